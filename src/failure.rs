@@ -209,9 +209,10 @@ impl From<format::Error> for Failure {
             format::Error::Unreadable { .. } => Exit::Unreadable,
             format::Error::Malformed { .. }
             | format::Error::Foreign { .. }
+            | format::Error::Undecodable { .. }
             | format::Error::NoCheckpoints { .. } => Exit::Malformed,
             format::Error::Checksum { .. } => Exit::Checksum,
-            format::Error::WrongPassword { .. } => Exit::Password,
+            format::Error::WrongPassword { .. } | format::Error::Locked { .. } => Exit::Password,
         };
         Self::new(exit, error)
     }

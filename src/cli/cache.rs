@@ -1,8 +1,8 @@
-//! `ffrfs cache`: what the cache of remote objects holds, and what is kept in it.
+//! `ffrfs cache`: what the cache directory holds of remote objects and decoded copies, and what is kept in it.
 
 use super::remote::RemoteArgs;
 use crate::daemon::logging;
-use crate::dataset::{self, Options};
+use crate::dataset::{self, DecodedCopy, Options};
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::format::counted;
@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Show and manage the cache of remote objects
+/// Show and manage the cache of remote objects and decoded copies
 #[derive(Debug, Args)]
 pub(super) struct CacheArgs {
     /// What to do
@@ -32,10 +32,10 @@ pub(super) struct CacheArgs {
     /// With ls and verify: print one JSON object
     #[arg(long)]
     json: bool,
-    /// All objects that are not pinned
+    /// All objects that are not pinned; with rm also decoded copies
     #[arg(long, conflicts_with = "urls")]
     all: bool,
-    /// With rm: objects that no mount has open and that are not pinned
+    /// With rm: objects and decoded copies that no mount uses, but for pinned ones
     #[arg(long, conflicts_with_all = ["urls", "all"])]
     unused: bool,
     #[command(flatten)]
@@ -62,7 +62,10 @@ enum Action {
 #[derive(Serialize)]
 struct List<'a> {
     objects: &'a [&'a CachedObject],
+    /// Of the objects.
     cached_bytes: u64,
+    /// Copies of local compressed files that cannot be read in the middle.
+    decoded: &'a [DecodedCopy],
 }
 
 /// What `verify --json` prints.
@@ -90,17 +93,23 @@ pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
     let listed = contents.as_ref().map(Contents::list).transpose().map_err(failed)?;
     let listed = listed.unwrap_or_default();
     let chosen = args.choose(&listed)?;
-    let Some(contents) = contents else { return print(args.json, &[]) };
-    match args.action {
-        Action::Add | Action::Ls => print(args.json, &chosen),
-        Action::Rm => remove(&contents, &chosen, !args.urls.is_empty()).map_err(failed),
-        Action::Verify => verify(&contents, &chosen, args.json),
-        Action::Pin | Action::Unpin => {
+    // Nothing but its path names a copy.
+    let copies = if args.urls.is_empty() { DecodedCopy::list(&directory) } else { Vec::new() };
+    match (args.action, &contents) {
+        (Action::Add | Action::Ls, _) => print(args.json, &chosen, &copies),
+        (Action::Rm, _) => {
+            let removed = contents.map(|contents| contents.remove(&chosen).map_err(failed));
+            let removed = removed.transpose()?.unwrap_or_default();
+            Ok(say_removed(&removed, chosen.len(), copies, !args.urls.is_empty()))
+        }
+        (Action::Verify, Some(contents)) => verify(contents, &chosen, args.json),
+        (Action::Pin | Action::Unpin, Some(contents)) => {
             for object in chosen {
                 contents.set_pinned(object, args.action == Action::Pin).map_err(failed)?;
             }
             Ok(Exit::Ok)
         }
+        (_, None) => print(args.json, &[], &[]),
     }
 }
 
@@ -166,15 +175,31 @@ fn add(urls: &[String], remote: RemoteOptions) -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Output, why))
 }
 
-fn remove(contents: &Contents, objects: &[&CachedObject], is_named: bool) -> io::Result<Exit> {
-    let removed = contents.remove(objects)?;
+/// Says which of `wanted` objects were removed, and removes decoded copies that no mount uses.
+fn say_removed(
+    removed: &[&CachedObject],
+    wanted: usize,
+    mut copies: Vec<DecodedCopy>,
+    is_named: bool,
+) -> Exit {
     let freed: u64 = removed.iter().map(|object| object.cached_bytes).sum();
     say(format_args!("{} removed, {}", counted(removed.len(), "object"), HumanBytes(freed)));
-    let left = objects.len() - removed.len();
+    let left = wanted - removed.len();
     if left > 0 {
         say(format_args!("{} in use: unmount first", counted(left, "object")));
     }
-    Ok(if left > 0 && is_named { Exit::Output } else { Exit::Ok })
+    let all = copies.len();
+    copies.retain(DecodedCopy::remove);
+    if all > 0 {
+        let freed: u64 = copies.iter().map(|copy| copy.bytes).sum();
+        let gone = counted(copies.len(), "decoded copy");
+        say(format_args!("{gone} removed, {}", HumanBytes(freed)));
+    }
+    if all > copies.len() {
+        let left = counted(all - copies.len(), "decoded copy");
+        say(format_args!("{left} in use: unmount first"));
+    }
+    if left > 0 && is_named { Exit::Output } else { Exit::Ok }
 }
 
 fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<Exit, Failure> {
@@ -211,10 +236,10 @@ fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<
     Ok(if total.damaged > 0 { Exit::Checksum } else { Exit::Ok })
 }
 
-fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
+fn print(json: bool, objects: &[&CachedObject], decoded: &[DecodedCopy]) -> Result<Exit, Failure> {
     let cached_bytes = objects.iter().map(|object| object.cached_bytes).sum();
     if json {
-        write(&report::json(&List { objects, cached_bytes }))?;
+        write(&report::json(&List { objects, cached_bytes, decoded }))?;
         return Ok(Exit::Ok);
     }
     let mut text = format!(
@@ -239,6 +264,13 @@ fn print(json: bool, objects: &[&CachedObject]) -> Result<Exit, Failure> {
         );
     }
     let _ = writeln!(text, "{}, {}", counted(objects.len(), "object"), HumanBytes(cached_bytes));
+    if !decoded.is_empty() {
+        let _ = writeln!(text, "\n{:>12} {:<6} DECODED COPY", "SIZE", "IN USE");
+    }
+    for DecodedCopy { path, bytes, is_used } in decoded {
+        let (size, used) = (HumanBytes(*bytes).to_string(), if *is_used { "yes" } else { "-" });
+        let _ = writeln!(text, "{size:>12} {used:<6} {}", path.display());
+    }
     write(text.as_bytes())?;
     Ok(Exit::Ok)
 }

@@ -30,7 +30,8 @@ pub(super) struct ListArgs {
 struct Row {
     source: String,
     mountpoint: PathBuf,
-    /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer) or `silent` (mounted with --no-control).
+    /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer), `silent` (mounted with
+    /// --no-control) or `private` (another user has mounted it without `allow_other` or `allow_root`).
     state: &'static str,
     transport: Option<String>,
     age_seconds: Option<f64>,
@@ -58,6 +59,7 @@ fn row(mount: Reached) -> Row {
         Answer::Dead => ("dead", None),
         Answer::Stopped => ("stopped", None),
         Answer::Silent => ("silent", None),
+        Answer::Private => ("private", None),
     };
     let figures = live.and_then(|live| Some((live.info().ok()?, live.stats().ok()?)));
     let (info, stats) = figures.unzip();
@@ -95,6 +97,7 @@ fn table(rows: &[Row]) -> String {
             row.mountpoint.to_string_lossy().into_owned(),
             row.transport.clone().unwrap_or_else(|| match row.state {
                 "silent" => "no control directory".to_owned(),
+                "private" => "its user's alone".to_owned(),
                 state => state.to_owned(),
             }),
             row.age_seconds.map_or("-".to_owned(), age),

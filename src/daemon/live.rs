@@ -36,6 +36,8 @@ pub(crate) enum Answer {
     Stopped,
     /// It has no control directory.
     Silent,
+    /// Its user has mounted it for nobody else, not even for root.
+    Private,
 }
 
 impl Live {
@@ -65,6 +67,9 @@ impl Live {
                 Err(e) if mounts::is_dead(&e) => Answer::Dead,
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => Answer::Stopped,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Answer::Silent,
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && user.is_root() => {
+                    Answer::Private
+                }
                 Err(_) => return None,
             };
             let source = mount.source.to_string_lossy().into_owned();

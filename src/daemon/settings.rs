@@ -76,26 +76,29 @@ impl LiveSettings {
         }
     }
 
-    /// Refuses sizes that no mount can work with.
+    /// Refuses sizes that no mount can work with. `memory_bytes`: the memory of the mount, unless another one is given.
     ///
     /// # Errors
     /// Which option is wrong, and why.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, memory_bytes: u64) -> Result<(), String> {
         let (least, total) = (memory::in_words(MIN_MEMORY_BYTES), memory::total_bytes());
         let too_much = |name, bytes| {
             let shown = memory::in_words(bytes);
             format!("{name}={shown}: this machine has {} MiB of memory", total >> 20)
         };
-        match (self.memory.map(|limit| memory::Limit::bytes(Some(limit))), self.cache_size) {
-            (Some(bytes), _) if bytes < MIN_MEMORY_BYTES => {
+        let given = self.memory.map(|limit| memory::Limit::bytes(Some(limit)));
+        let cache = self.cache_size;
+        match (given, given.unwrap_or(memory_bytes), cache) {
+            (Some(bytes), ..) if bytes < MIN_MEMORY_BYTES => {
                 let bytes = memory::in_words(bytes);
                 Err(format!("memory={bytes}: it must be at least {least}"))
             }
-            (Some(bytes), _) if bytes > total => Err(too_much("memory", bytes)),
-            (_, Some(cache)) if cache > total => Err(too_much("cache_size", cache)),
-            (Some(bytes), Some(cache)) if cache > bytes => {
+            (Some(bytes), ..) if bytes > total => Err(too_much("memory", bytes)),
+            (.., Some(cache)) if cache > total => Err(too_much("cache_size", cache)),
+            (given, bytes, Some(cache)) if cache > bytes => {
+                let hint = if given.is_none() { ": give more memory, too" } else { "" };
                 let (cache, bytes) = (memory::in_words(cache), memory::in_words(bytes));
-                Err(format!("cache_size={cache}: it is a part of memory, which is {bytes}"))
+                Err(format!("cache_size={cache}: it is a part of memory, which is {bytes}{hint}"))
             }
             _ => Ok(()),
         }
@@ -221,7 +224,7 @@ impl State {
     /// Applies all settings in `text`, or none of them.
     fn change(&mut self, tuning: &Tuning, text: &[u8]) -> Result<(), String> {
         let wanted = parse(&pairs(text)?)?;
-        wanted.check()?;
+        wanted.check(self.memory_bytes)?;
         if self.must_check && wanted.verify == Some(Verify::Off) {
             return Err(
                 "verify=off is refused: the dataset was mounted with require_checksums".to_owned()

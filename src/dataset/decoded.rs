@@ -14,6 +14,7 @@ use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
 use crate::io::{self as system, File, Space};
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use indicatif::HumanBytes;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The directory of decoded copies in the cache directory.
+const DECODED: &str = "decoded";
 /// One part in this many of the file system stays free.
 const FREE_SHARE: u64 = 20;
 /// Free space is checked after each write of this many bytes.
@@ -132,7 +135,7 @@ impl DecodedCache {
             CachePlace::Directory(directory) => directory.clone(),
             CachePlace::User => system::cache_directory()?,
         };
-        let (directory, space) = (cache.join("decoded"), system::space);
+        let (directory, space) = (cache.join(DECODED), system::space);
         Some(Self { directory, most: options.cache_max, space })
     }
 
@@ -262,7 +265,10 @@ impl DecodedCache {
             }
             let files = unused.get_or_insert_with(|| self.by_age());
             match files.pop() {
-                Some(path) => remove_unused(&path),
+                Some(path) if remove_unused(&path) => {
+                    tracing::info!("{}: removed to make room", path.display());
+                }
+                Some(_) => {}
                 None => {
                     let why = format!("there is room for {}", HumanBytes(room));
                     return Err(io::Error::new(ErrorKind::StorageFull, why));
@@ -279,31 +285,65 @@ impl DecodedCache {
             Some(CacheMax::Bytes(most)) => most,
             Some(CacheMax::Percent(percent)) => space.total_bytes / 100 * u64::from(percent),
         };
-        let sizes = self.files().into_iter().map(|(_, metadata)| metadata.blocks() * 512);
+        let sizes = files(&self.directory).into_iter().map(|(_, metadata)| occupied(&metadata));
         Ok(free.min(most.saturating_sub(sizes.sum())))
-    }
-
-    fn files(&self) -> Vec<(PathBuf, fs::Metadata)> {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        let files = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));
-        files.filter(|(_, metadata)| metadata.is_file()).collect()
     }
 
     /// All files, the least recently used last.
     fn by_age(&self) -> Vec<PathBuf> {
-        let mut files = self.files();
+        let mut files = files(&self.directory);
         files.sort_by_key(|(_, metadata)| std::cmp::Reverse(metadata.accessed().ok()));
         files.into_iter().map(|(path, _)| path).collect()
     }
 }
 
-/// Removes a file, unless a mount uses it or it is being written.
-fn remove_unused(path: &Path) {
-    if let Ok(file) = fs::File::open(path)
-        && file.try_lock().is_ok()
-        && fs::remove_file(path).is_ok()
-    {
-        tracing::info!("{}: removed to make room", path.display());
+fn files(directory: &Path) -> Vec<(PathBuf, fs::Metadata)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));
+    files.filter(|(_, metadata)| metadata.is_file()).collect()
+}
+
+/// What a file takes of the disk, in bytes.
+fn occupied(metadata: &fs::Metadata) -> u64 {
+    metadata.blocks() * 512
+}
+
+/// Removes a file, unless a mount uses it or it is being written; whether it did.
+fn remove_unused(path: &Path) -> bool {
+    // The lock is held until the file is gone.
+    fs::File::open(path).is_ok_and(|file| file.try_lock().is_ok() && fs::remove_file(path).is_ok())
+}
+
+/// Whether a mount uses a file, or it is being written.
+fn is_used(path: &Path) -> bool {
+    !fs::File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// A decoded copy of a compressed file, as `ffrfs cache` shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct DecodedCopy {
+    pub(crate) path: PathBuf,
+    /// What it takes of the disk.
+    pub(crate) bytes: u64,
+    /// Whether a mount uses it, or it is being written.
+    pub(crate) is_used: bool,
+}
+
+impl DecodedCopy {
+    /// Those in a cache directory, by name.
+    pub(crate) fn list(cache: &Path) -> Vec<Self> {
+        let copy = |(path, metadata): (PathBuf, fs::Metadata)| {
+            let is_used = is_used(&path);
+            Self { path, bytes: occupied(&metadata), is_used }
+        };
+        let mut copies: Vec<_> = files(&cache.join(DECODED)).into_iter().map(copy).collect();
+        copies.sort_by(|one, other| one.path.cmp(&other.path));
+        copies
+    }
+
+    /// Removes it, unless it is used by now; whether it did.
+    pub(crate) fn remove(&self) -> bool {
+        remove_unused(&self.path)
     }
 }
 

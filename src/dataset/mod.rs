@@ -48,6 +48,7 @@ mod suffixes;
 pub(crate) mod warnings;
 
 pub use checkpoints::KeptCheckpoints;
+pub(crate) use decoded::DecodedCopy;
 pub use names::{Layout, NameOptions};
 pub(crate) use open::{
     LEAST_OPEN_FILES, MANY_FILES, diagnose, exact, local_files, may_be_locked, not_found, parts,

@@ -7,17 +7,47 @@ pub trait Decoder: Send {
     /// input or room nothing may come of it. `is_last`: nothing follows behind `input`.
     ///
     /// # Errors
-    /// The stored bytes are no encoding: what is wrong.
+    /// The stored bytes are no encoding, or encrypted with another password.
     fn decode(
         &mut self,
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String>;
+    ) -> Result<Progress, DecodeError>;
 
     /// A place to go on from, if there is one exactly here: behind all that was taken and given. Not every
     /// such place is met; making one costs time (deflate: its window is compressed).
     fn checkpoint(&self) -> Option<Checkpoint>;
+}
+
+/// Why stored bytes cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecodeError {
+    /// They are no encoding: what is wrong, as a sentence without its end.
+    Damaged(String),
+    /// They are encrypted with another password.
+    WrongPassword,
+}
+
+impl From<String> for DecodeError {
+    fn from(why: String) -> Self {
+        Self::Damaged(why)
+    }
+}
+
+impl From<&str> for DecodeError {
+    fn from(why: &str) -> Self {
+        Self::Damaged(why.to_owned())
+    }
+}
+
+impl From<DecodeError> for String {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Damaged(why) => why,
+            DecodeError::WrongPassword => "it is encrypted with another password".to_owned(),
+        }
+    }
 }
 
 /// What a step of a [`Decoder`] did.

@@ -63,6 +63,24 @@ pub enum Error {
         part: PartName,
     },
 
+    /// Encrypted, and there is no password that fits.
+    #[error("{part}: encrypted: give its password with --password-file")]
+    Locked {
+        /// The container.
+        part: PartName,
+    },
+
+    /// Stored bytes that are no encoding of what they should be.
+    #[error("{part}: damaged at byte {offset_bytes}: {why}")]
+    Undecodable {
+        /// The container.
+        part: PartName,
+        /// Where they begin in the file.
+        offset_bytes: u64,
+        /// What is wrong with them.
+        why: String,
+    },
+
     /// A compressed stream that can only be decoded from its beginning.
     #[error(
         "{part}: this {format} stream cannot be read in the middle: at byte {offset_bytes}: expected \

@@ -2,7 +2,7 @@
 //!
 //! Imports only the errors of this room.
 
-use super::{Error, Mismatch};
+use super::{DecodeError, Error, Mismatch};
 use std::{fmt, io};
 
 /// Why the bytes of a sample cannot be given out.
@@ -116,7 +116,26 @@ impl From<Error> for Fault {
             Error::Checksum { what, expected, found, .. } => {
                 Fault::PartChecksum { what, expected, found }
             }
-            _ => Fault::Structure(error.to_string()),
+            Error::WrongPassword { .. } | Error::Locked { .. } => Fault::Locked,
+            // The container as a whole is usable, and whoever tells of a sample names its file.
+            Error::Malformed { offset_bytes, expected, found, .. } => Fault::Structure(format!(
+                "damaged: at byte {offset_bytes}: expected {expected}, found {found}"
+            )),
+            Error::Undecodable { offset_bytes, why, .. } => {
+                Fault::Structure(format!("damaged: at byte {offset_bytes}: {why}"))
+            }
+            Error::Foreign { .. } | Error::NoCheckpoints { .. } => {
+                Fault::Structure(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Damaged(why) => Fault::Structure(why),
+            DecodeError::WrongPassword => Fault::Locked,
         }
     }
 }
@@ -134,7 +153,7 @@ impl fmt::Display for Fault {
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),
-            Fault::Locked => out.write_str("encrypted: give --password-file"),
+            Fault::Locked => out.write_str("encrypted: give --password-file with its password"),
             Fault::Structure(error) => out.write_str(error),
             Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
             Fault::Lacking(what) => write!(out, "not read: {what}"),

@@ -86,7 +86,7 @@ pub mod zip;
 pub use charset::is_charset;
 pub use checksum::{Checksum, ChecksumKind, Mismatch};
 pub(crate) use counted::{counted, one_or_many};
-pub use decode::{Checkpoint, Decoder, Progress};
+pub use decode::{Checkpoint, DecodeError, Decoder, Progress};
 pub use error::{Error, Result, unread_codec};
 pub use fault::Fault;
 pub use ffrecord::pickle::{Directory, Entry};

@@ -86,7 +86,7 @@ impl Ready {
 ///
 /// # Errors
 /// The pipe or the process cannot be made, or other threads are running, which the child would not have.
-pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
+pub fn fork_daemon(kept: &[BorrowedFd<'_>]) -> io::Result<Forked> {
     if threads()? != 1 {
         return Err(io::Error::other("cannot go to the background: threads are running already"));
     }
@@ -99,7 +99,7 @@ pub fn fork_daemon(kept: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
         }
         nix::unistd::ForkResult::Child => {
             drop(read);
-            close_inherited(std::iter::once(write.as_fd()).chain(kept));
+            close_inherited(std::iter::once(write.as_fd()).chain(kept.iter().copied()));
             Ok(Forked::Daemon(Ready(File::from(write))))
         }
     }

@@ -49,6 +49,8 @@ impl From<&Error> for Errno {
             Error::Unreadable { .. }
             | Error::Malformed { .. }
             | Error::WrongPassword { .. }
+            | Error::Locked { .. }
+            | Error::Undecodable { .. }
             | Error::Foreign { .. }
             | Error::NoCheckpoints { .. }
             | Error::Checksum { .. } => Self::EIO,

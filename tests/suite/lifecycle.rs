@@ -258,6 +258,28 @@ fn mounting_twice_on_one_mount_point_is_refused() {
 }
 
 #[test]
+fn of_two_mounts_on_one_mount_point_at_the_same_time_one_is_refused() {
+    let directory = temp_dir();
+    let container = container_in(&directory, some());
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    for_each_transport(|transport| {
+        for _ in 0..5 {
+            let start = || {
+                let mut mount = mount_command(transport, &[&container], &point, &[]);
+                mount.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+            };
+            let ends = [start(), start()].map(|child| child.wait_with_output().unwrap());
+            let refused: Vec<_> = ends.iter().filter(|end| !end.status.success()).collect();
+            assert!(refused.len() == 1 && mounts_at(&point).len() == 1, "{ends:?}");
+            let said = String::from_utf8_lossy(&refused[0].stderr);
+            assert!(said.contains("already mounted there"), "{said}");
+            clean_up(&point, 0);
+        }
+    });
+}
+
+#[test]
 fn one_container_can_be_mounted_in_several_places() {
     for_each_transport(|transport| {
         let directory = temp_dir();

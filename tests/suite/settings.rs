@@ -70,6 +70,7 @@ fn nothing_changes_if_one_setting_is_wrong() {
             ("verify=sometimes", &["sometimes", "once"][..]),
             ("memory=1X", &["1X", "256M"]),
             ("memory=1K", &["memory=1K", "at least"]),
+            ("cache_size=1G", &["cache_size=1G", "a part of memory, which is 512M"]),
             ("log_level=", &["log_level", "trace"]),
             ("transport=devfuse", &["transport", "mount again", "cache_size"]),
             ("allow-other=1", &["allow-other", "mount again"]),

@@ -159,6 +159,9 @@ fn a_user_mounts_reads_and_unmounts() {
              grep -q \"$1/data.ffr $1/mnt fuse.ffrfs \" /proc/self/mounts || exit 3
              somebody stat -c '%u %g' mnt/000000 | grep -qx '65534 65534' || exit 4
              other cat mnt/000000 && exit 5
+             ./ffrfs list | grep \"$1/mnt \" | grep -q \"its user's alone\" || exit 11
+             ./ffrfs list --json | grep -q '\"private\"' || exit 12
+             other ./ffrfs list | grep -q \"$1/mnt \" && exit 13
              somebody sh -c 'exec ./ffrfs umount mnt 3<mnt/000000'; [ $? = 5 ] || exit 6
              somebody ./ffrfs umount -z mnt || exit 7
              grep -q \"$1/mnt\" /proc/self/mounts && exit 8

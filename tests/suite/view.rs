@@ -1,14 +1,15 @@
 //! The names that a mount shows: numbers, suffixes, directories, trees, and the control directory that it does not.
 
 use crate::common::{
-    Mount, Need, TempDir, container_in, ffrfs, fixture, for_each_transport, have, noise, python,
-    samples, temp_dir, write_container,
+    FFRFS, Mount, Need, TempDir, clean_up, container_in, ffrfs, fixture, for_each_transport, have,
+    noise, python, run, samples, temp_dir, write_container,
 };
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Starts of files that tell what they are.
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 a picture, more or less";
@@ -98,6 +99,26 @@ fn a_file_of_names_makes_a_tree_over_a_flat_dataset() {
         for absent in ["000000", "train/1.jpg", "train/cat/2.jpg", "tra", "train/cat/1.jp"] {
             assert!(is_absent(&mount, absent), "{absent}");
         }
+    });
+}
+
+#[test]
+fn names_come_from_a_program_where_the_shell_passes_its_output_as_a_descriptor() {
+    if !have(Need::Program("bash")) {
+        return;
+    }
+    let directory = temp_dir();
+    let container = container_in(&directory, &samples(4, 1000));
+    for_each_transport(|transport| {
+        let point = temp_dir();
+        let option = transport.option().unwrap_or("defaults");
+        let script = r#""$0" mount "$1" "$2" -o "$3" --names <(seq -f 'n/%.0f' 4)"#;
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script]).arg(FFRFS).arg(&container).arg(point.path()).arg(option);
+        run(&mut bash).ok();
+        let names: Vec<_> = fs::read_dir(point.path().join("n")).unwrap().collect();
+        clean_up(point.path(), 0);
+        assert_eq!(names.len(), 4);
     });
 }
 

@@ -24,11 +24,13 @@ use crate::store::{Part, Store};
 use crate::tools::progress::Terminal;
 use crate::transport::{Mounted, Target};
 use crate::vfs::{Options, Vfs};
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// A kept index of at least this size is mapped rather than held on the heap.
@@ -67,11 +69,13 @@ pub(super) fn prepare(
     // Paths are those of this mount namespace.
     options.before_requests =
         confinement(request, &vfs, &target, unmounter.clone(), &shown, is_resumed)?;
+    let reserved = target.directory().filter(|_| is_first).and_then(reserve);
     let target = match namespace {
+        // Another process may have mounted here while the containers were opened.
+        None if is_first && reserved.is_some() => free(target, settings)?,
+        None if is_first => target,
         // As late as possible: from here to the mount programs find an empty directory.
-        None if is_here && !is_first => {
-            free_again(target, settings, resumed.supervisor, resumed.is_away)?
-        }
+        None if is_here => free_again(target, settings, resumed.supervisor, resumed.is_away)?,
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
@@ -88,6 +92,7 @@ pub(super) fn prepare(
         None => Mounted::new(vfs, &target, options)?,
         Some(handover) => Mounted::resume(&vfs, &target, &options, handover)?,
     };
+    drop(reserved);
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{} of {} on {target}", counted(samples, "sample"), request.name());
     let configured = request.configured.clone();
@@ -261,6 +266,24 @@ fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
             settings.warn_of_options_without_effect();
             Ok(target)
         }
+    }
+}
+
+/// How long to wait for another process that mounts on the same directory.
+const RESERVED: Duration = Duration::from_secs(5);
+
+/// Keeps other processes of ours from mounting on a directory until this one has: both would find it free. `None`: it cannot be
+/// locked, and the mount goes on without.
+fn reserve(directory: &Path) -> Option<Flock<fs::File>> {
+    let mut file = fs::File::open(directory).ok()?;
+    let start = Instant::now();
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => return Some(locked),
+            Err((file, nix::Error::EAGAIN)) if start.elapsed() < RESERVED => file,
+            Err(_) => return None,
+        };
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -20,7 +20,8 @@ use crate::io::{heap, mounts, passed_connection, process};
 use crate::store::remote::CachePlace;
 use crate::transport::Target;
 use crate::vfs::Verify;
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -48,7 +49,7 @@ pub(crate) fn check(request: &MountRequest) -> Result<(), Failure> {
 
 fn check_settings(request: &MountRequest) -> Result<(), Failure> {
     let live = &request.settings.live;
-    live.check().map_err(Failure::usage)?;
+    live.check(live.memory_bytes()).map_err(Failure::usage)?;
     if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
@@ -121,6 +122,19 @@ fn in_foreground(
     served
 }
 
+/// Opens names that are read from a descriptor of the caller, which a daemon would close: `--names <(program)`.
+fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
+    let names = &mut request.names.names;
+    let is_descriptor = |path: &Path| {
+        ["/dev/fd/", "/proc/self/fd/"].iter().any(|directory| path.starts_with(directory))
+    };
+    let Some(path) = names.as_mut().filter(|path| is_descriptor(path)) else { return Ok(None) };
+    let file =
+        File::open(&path).map_err(|e| Failure::unreadable(path.display(), e).context("--names"))?;
+    *path = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
+    Ok(Some(file))
+}
+
 /// Starts a daemon, and says whether it serves; in the daemon returns at the end of the mount.
 fn in_background(
     request: &mut MountRequest,
@@ -134,7 +148,9 @@ fn in_background(
         Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
-    let forked = process::fork_daemon(inherited).map_err(|e| Failure::new(Exit::Mount, e));
+    let names = hold_names(request)?;
+    let kept: Vec<_> = inherited.into_iter().chain(names.as_ref().map(File::as_fd)).collect();
+    let forked = process::fork_daemon(&kept).map_err(|e| Failure::new(Exit::Mount, e));
     match forked.map_err(|failure| limits::explain(failure, request))? {
         process::Forked::Parent(report) => {
             let code = wait_for_daemon(report, request)?;

@@ -10,7 +10,7 @@
 //! and all of them before it reads on, the place is a block's end exactly if it has then given some.
 
 use super::{FOREIGN_CHECKPOINT, Phased, Place, Step};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use ::bzip2::{Decompress, Status};
 
 const BLOCK_MAGIC: u64 = 0x3141_5926_5359;
@@ -269,7 +269,7 @@ impl Decoder for Bzip2 {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         self.decode_phases(input, output, is_last)
     }
 

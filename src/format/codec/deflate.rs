@@ -2,7 +2,7 @@
 
 use super::{ENDS_EARLY, FOREIGN_CHECKPOINT, Place, Step, fill};
 use crate::format::counted;
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use libdeflater::{DecompressionError, Decompressor};
 use miniz_oxide::inflate::TINFLStatus as Status;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -147,7 +147,7 @@ impl Decoder for Inflate {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         let mut step = Step::new(input, output);
         let mut is_starved = false;
         loop {

@@ -1,7 +1,7 @@
 //! Deflate64, zip's method 9.
 
 use super::{FOREIGN_CHECKPOINT, Step};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use ::deflate64::InflaterManaged;
 
 pub(super) struct Inflate64 {
@@ -23,13 +23,13 @@ impl Decoder for Inflate64 {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         let mut step = Step::new(input, output);
         while !self.core.finished() && !step.room().is_empty() {
             let rest = step.rest();
             let did = self.core.inflate(rest, step.room());
             if did.data_error {
-                return Err("the deflate64 stream is damaged".to_owned());
+                return Err("the deflate64 stream is damaged".into());
             }
             step.take(did.bytes_consumed);
             step.give(did.bytes_written);

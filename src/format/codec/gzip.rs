@@ -2,7 +2,7 @@
 
 use super::deflate::Inflate;
 use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use libdeflater::Decompressor;
 
 /// A header is no longer than this (its name and comment have no limit of their own).
@@ -331,7 +331,7 @@ impl Decoder for Gzip {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         self.decode_phases(input, output, is_last)
     }
 

@@ -2,7 +2,7 @@
 //! (5), a byte lc/lp/pb, the dictionary's size in four bytes, then LZMA1 with or without an end marker.
 
 use super::{ENDS_EARLY, FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Step, fill};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 const HEAD_BYTES: usize = 9;
@@ -57,7 +57,7 @@ impl Decoder for Lzma {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         let mut step = Step::new(input, output);
         while self.head.len() < HEAD_BYTES {
             let Some(byte) = step.take_byte() else { return step.starved(is_last) };
@@ -82,7 +82,7 @@ impl Decoder for Lzma {
             step.done.is_end = true;
         }
         if is_stuck && is_last && self.size_bytes.is_some() {
-            return Err(ENDS_EARLY.to_owned());
+            return Err(ENDS_EARLY.into());
         }
         Ok(step.done)
     }

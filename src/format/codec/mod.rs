@@ -20,7 +20,7 @@ pub(super) use part::decode_part;
 pub(super) use part::quick as quick_part;
 pub(super) use zlib::is_header as is_zlib_header;
 
-use super::{Checkpoint, Decoder, Progress};
+use super::{Checkpoint, DecodeError, Decoder, Progress};
 use crate::format::counted;
 
 /// The largest window (dictionary) that a stream may ask for, in bytes: what `zstd --ultra` and `xz -9e`
@@ -208,9 +208,9 @@ impl<'a> Step<'a> {
     }
 
     /// What is to be done when a decoder can go no further; an error if more input will not come.
-    fn starved(&mut self, is_last: bool) -> Result<Progress, String> {
+    fn starved(&mut self, is_last: bool) -> Result<Progress, DecodeError> {
         if is_last && self.rest().is_empty() && self.done == Progress::default() {
-            return Err(ENDS_EARLY.to_owned());
+            return Err(ENDS_EARLY.into());
         }
         Ok(self.done)
     }
@@ -232,7 +232,7 @@ trait Phased {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         let mut step = Step::new(input, output);
         while self.advance(&mut step, is_last)? {}
         step.done.is_end = self.is_end();

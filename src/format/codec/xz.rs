@@ -8,7 +8,7 @@
 
 use super::lzma::process;
 use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Phased, Place, Step};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use liblzma::stream::Stream;
 
 const MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
@@ -250,7 +250,7 @@ impl Decoder for Xz {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         self.decode_phases(input, output, is_last)
     }
 

@@ -3,7 +3,7 @@
 
 use super::deflate::Inflate;
 use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use libdeflater::Decompressor;
 
 const HEADER_BYTES: usize = 2;
@@ -123,7 +123,7 @@ impl Decoder for Zlib {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         self.decode_phases(input, output, is_last)
     }
 

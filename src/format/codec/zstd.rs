@@ -2,7 +2,7 @@
 
 use super::{FOREIGN_CHECKPOINT, MAX_WINDOW_BYTES, Place, Step};
 use crate::format::counted;
-use crate::format::{Checkpoint, Decoder, Progress};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use ::zstd::stream::raw::{DParameter, Decoder as Core, InBuffer, Operation, OutBuffer};
 
 /// 1 << 27 is [`MAX_WINDOW_BYTES`].
@@ -43,7 +43,7 @@ impl Decoder for Zstd {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         if self.is_between && input.is_empty() {
             return Ok(Progress { is_end: is_last, ..Progress::default() });
         }

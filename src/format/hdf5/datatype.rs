@@ -56,7 +56,13 @@ impl Datatype {
     /// What it has, or its fields or elements have, for which NumPy has no type.
     pub(super) fn unknown(&self) -> Option<&'static str> {
         self.is_unknown.or_else(|| match &self.kind {
-            Kind::Compound(members) => members.iter().find_map(|(_, _, of)| of.unknown()),
+            Kind::Compound(members) => {
+                let shares_bytes = || {
+                    let is_opaque = self.structured(members)? == self.opaque();
+                    is_opaque.then_some("fields that share bytes")
+                };
+                members.iter().find_map(|(_, _, of)| of.unknown()).or_else(shares_bytes)
+            }
             Kind::Array(_, of) | Kind::Sequence(of) => of.unknown(),
             Kind::Plain(_) | Kind::Text(_) | Kind::FarText => None,
         })
@@ -94,11 +100,11 @@ impl Datatype {
         {
             return Some(format!("'{order}c{}'", self.bytes));
         }
+        // NumPy finds fields by their names; in a file it has them in the order of their bytes.
         let mut sorted: Vec<_> = members.iter().collect();
         sorted.sort_by_key(|(_, at, _)| *at);
-        let in_order = sorted.iter().zip(members).all(|(a, b)| a.1 == b.1);
         let (mut parts, mut end) = (Vec::new(), 0_u32);
-        for (name, at, of) in members {
+        for (name, at, of) in sorted {
             let (descr, shape) = of.descr()?;
             let Some(gap) = at.checked_sub(end) else { return Some(self.opaque()) };
             if gap > 0 {
@@ -111,8 +117,7 @@ impl Datatype {
             });
             end = at.saturating_add(of.bytes);
         }
-        let Some(gap) = self.bytes.checked_sub(end).filter(|_| in_order && !parts.is_empty())
-        else {
+        let Some(gap) = self.bytes.checked_sub(end).filter(|_| !parts.is_empty()) else {
             return Some(self.opaque());
         };
         if gap > 0 {

@@ -76,9 +76,9 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
         return Err(reader.malformed(before.at(), expected, found, TRUNCATED));
     }
     if version < 2 {
-        // The driver's block, and the name of the root.
+        // The driver's block, and the name of the root, which is an offset in a heap.
         fields.address()?;
-        fields.address()?;
+        fields.length()?;
     }
     let before = fields.clone();
     let Some(root) = fields.address()? else {

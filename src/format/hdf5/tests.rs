@@ -3,6 +3,7 @@
 mod model;
 mod repeated;
 
+use super::datatype::{Datatype, Kind};
 use super::*;
 use crate::format::testing::{compare, files, fixture, look_at, open_as};
 use crate::format::{Content, MemorySource, SliceSource};
@@ -40,6 +41,36 @@ fn a_second_name_of_a_dataset_that_is_left_out_is_left_out() {
     let container = open(&file).unwrap();
     let kinds = (0..container.len()).map(|index| container.attributes(index).unwrap().kind);
     assert!(kinds.into_iter().all(|kind| kind == crate::format::Kind::File));
+}
+
+#[test]
+fn addresses_and_lengths_of_unequal_sizes_are_read() {
+    let file = std::fs::read(fixture("unequal-sizes.h5")).unwrap();
+    let shown = files(&file, open(&file).unwrap().as_ref());
+    let array = shown["a.npy"].as_ref().unwrap();
+    assert_eq!(array[array.len() - 6..], [0, 0, 1, 0, 2, 0]);
+}
+
+#[test]
+fn fields_that_are_not_in_the_order_of_their_bytes_are_shown_in_it() {
+    let number = |descr: &str, bytes| Datatype {
+        bytes,
+        kind: Kind::Plain(descr.to_owned()),
+        is_unknown: None,
+    };
+    let compound = |fields: &[(&str, u32, Datatype)]| {
+        let fields =
+            fields.iter().map(|(name, at, of)| (name.as_bytes().to_vec(), *at, of.clone()));
+        Datatype { bytes: 12, kind: Kind::Compound(fields.collect()), is_unknown: None }
+    };
+    let (one, eight) = (number("|u1", 1), number("<i8", 8));
+    let unordered = compound(&[("z", 8, one.clone()), ("a", 0, eight.clone())]);
+    let descr = unordered.descr().unwrap().0;
+    assert_eq!(descr, "[('a', '<i8'), ('z', '|u1'), ('', '|V3')]");
+    assert_eq!(unordered.unknown(), None);
+    let shared = compound(&[("z", 4, one), ("a", 0, eight)]);
+    assert_eq!(shared.descr().unwrap().0, "'|V12'");
+    assert_eq!(shared.unknown(), Some("fields that share bytes"));
 }
 
 /// An old group of so many symbols that all have the same name, of so many bytes.

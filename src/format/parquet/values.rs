@@ -20,6 +20,8 @@ const BYTE_STREAM_SPLIT: i32 = 9;
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i64 = 2_440_588;
 const DAY_NANOSECONDS: i64 = 86_400_000_000_000;
+/// NumPy's NaT: a time that 64 bits of nanoseconds do not hold.
+const NOT_A_TIME: i64 = i64::MIN;
 
 /// Values, one behind the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -265,8 +267,8 @@ fn changed(stored: Values, change: Change) -> Values {
             let nanoseconds = |value| {
                 let of_day = u64_at(value, 0).unwrap_or(0).cast_signed();
                 let day = i64::from(u32_at(value, 8).unwrap_or(0).cast_signed());
-                let since = day.wrapping_sub(EPOCH_DAY).wrapping_mul(DAY_NANOSECONDS);
-                since.wrapping_add(of_day)
+                let since = (day - EPOCH_DAY).checked_mul(DAY_NANOSECONDS);
+                since.and_then(|since| since.checked_add(of_day)).unwrap_or(NOT_A_TIME)
             };
             Values::fixed(each.flat_map(|value| nanoseconds(value).to_le_bytes()).collect(), 8)
         }
@@ -354,6 +356,23 @@ mod tests {
         assert_eq!(decimal(&[0xff, 0x38], 0, 7), "-200");
         assert_eq!(decimal(&[1, 0], 1, 6), "25.6");
         assert_eq!(decimal(&[], 1, 6), "");
+    }
+
+    #[test]
+    fn times_of_96_bits_that_64_bits_of_nanoseconds_do_not_hold_are_no_other_times() {
+        let shown = |of_day: i64, day: i64| {
+            let day = (EPOCH_DAY + day) as u32;
+            let stored = [&of_day.to_le_bytes()[..], &day.to_le_bytes()].concat();
+            let shown = changed(Values::fixed(stored, 12), Change::Days);
+            i64::from_le_bytes(shown.bytes.try_into().unwrap())
+        };
+        assert_eq!(shown(5, 1), DAY_NANOSECONDS + 5);
+        assert_eq!(shown(0, -1), -DAY_NANOSECONDS);
+        // Year 9999, and year 1.
+        for day in [2_932_896, -719_162, i64::from(u32::MAX) - EPOCH_DAY] {
+            let held = day * 86_400 / 1_000_000_000 == 0;
+            assert_eq!(shown(0, day) == NOT_A_TIME, !held, "{day}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::index::{MAX_INTERVAL_BYTES, Row, StreamIndex};
 use crate::format::codec::{Codec, ENDS_EARLY, decoder};
 use crate::format::counted;
-use crate::format::{Decoder, Error, Progress, Result, Source};
+use crate::format::{DecodeError, Decoder, Error, Progress, Result, Source};
 
 /// How much a byte may become: no deflate stream exceeds 1032, so what every tool reads passes, and a bzip2
 /// or zstd bomb (up to 1,000,000) does not.
@@ -109,12 +109,14 @@ impl<'a> Indexer<'a> {
             let is_last = self.read_bytes == self.source.len();
             let step = match self.decoder.decode(input, &mut output, is_last) {
                 Ok(step) => step,
-                Err(why) if why == ENDS_EARLY && self.may_be_cut => {
+                Err(DecodeError::Damaged(why)) if why == ENDS_EARLY && self.may_be_cut => {
                     self.index.is_cut = true;
                     return Ok(self.finish());
                 }
-                Err(why) if why == ENDS_EARLY => return Err(self.refuse(why, CUT_HINT)),
-                Err(why) => return Err(self.refuse(why, "")),
+                Err(DecodeError::Damaged(why)) if why == ENDS_EARLY => {
+                    return Err(self.refuse(why, CUT_HINT));
+                }
+                Err(why) => return Err(self.refuse(why.into(), "")),
             };
             if step == Progress::default() {
                 return Err(self.refuse("a decoder that makes no progress".into(), ""));

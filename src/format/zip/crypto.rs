@@ -1,7 +1,7 @@
 //! Encrypted members: PKWARE's traditional cipher (APPNOTE 6.1) and WinZip's AES (AE-1 and AE-2).
 
-use crate::format::Secret;
 use crate::format::bytes::{u16_at, u32_at};
+use crate::format::{DecodeError, Secret};
 use aes::cipher::consts::U16;
 use aes::cipher::{
     BlockCipherEncrypt, BlockSizeUser, KeyInit, KeyIvInit, StreamCipher, StreamCipherSeek,
@@ -23,7 +23,7 @@ const ROUNDS: u32 = 1000;
 const KEYS_BYTES: usize = 12;
 
 const CUT: &str = "fewer bytes than its encryption adds";
-const WRONG: &str = "a member encrypted with another password";
+const WRONG: DecodeError = DecodeError::WrongPassword;
 const TAMPERED: &str = "bytes that do not match their HMAC";
 const ENDLESS: &str = "more bytes than its cipher can count";
 const UNKNOWN: &str = "an unknown encryption method";
@@ -148,10 +148,10 @@ impl Lock {
         password: &Secret,
         stored: &[u8],
         check: [u8; 2],
-    ) -> Result<Vec<u8>, &'static str> {
+    ) -> Result<Vec<u8>, DecodeError> {
         match self {
             Lock::None => Ok(stored.to_vec()),
-            Lock::Unknown => Err(UNKNOWN),
+            Lock::Unknown => Err(UNKNOWN.into()),
             Lock::ZipCrypto => {
                 let (mut keys, last) = zip_crypto_head(password, stored).ok_or(CUT)?;
                 if !check.contains(&last) {
@@ -171,7 +171,7 @@ impl Lock {
                 let mut hmac = derived.hmac().ok_or(CUT)?;
                 hmac.update(data);
                 if hmac.verify_truncated_left(mac).is_err() {
-                    return Err(TAMPERED);
+                    return Err(TAMPERED.into());
                 }
                 let mut data = data.to_vec();
                 derived.keystream().ok_or(CUT)?.apply(0, &mut data)?;
@@ -270,9 +270,9 @@ impl Cipher {
         password: &Secret,
         head: &[u8],
         check: [u8; 2],
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, DecodeError> {
         match lock {
-            Lock::None | Lock::Unknown => Err(UNKNOWN),
+            Lock::None | Lock::Unknown => Err(UNKNOWN.into()),
             Lock::ZipCrypto => {
                 let (keys, last) = zip_crypto_head(password, head).ok_or(CUT)?;
                 let cipher = Cipher::ZipCrypto { keys, ahead: (keys, 0) };

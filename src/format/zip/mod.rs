@@ -27,9 +27,9 @@ mod tests;
 pub use writer::WriteZip;
 
 use super::{
-    Attributes, Checkpoint, Checksum, Container, Content, Decoder, Detected, Error, Format,
-    IndexChecksum, Kind, Member, Names, Node, OpenOptions, Result, Sample, Secret, Source, Table,
-    codec,
+    Attributes, Checkpoint, Checksum, Container, Content, DecodeError, Decoder, Detected, Error,
+    Format, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Result, Sample, Secret, Source,
+    Table, codec,
 };
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
@@ -188,11 +188,11 @@ impl ZipFile {
         if head.flags & DESCRIPTOR != 0 { [of_crc, of_time] } else { [of_crc, of_crc] }
     }
 
-    fn decode_as(&self, head: &Head, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn decode_as(&self, head: &Head, stored: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         let opened;
         let coded = match (head.lock, &self.password) {
             (Lock::None, _) => stored,
-            (_, None) => return Err("an encrypted member, and no password".to_owned()),
+            (_, None) => return Err(DecodeError::WrongPassword),
             (lock, Some(password)) => {
                 opened = lock.open(password, stored, Self::check_bytes(head))?;
                 &opened
@@ -203,9 +203,13 @@ impl ZipFile {
                 out.copy_from_slice(coded);
                 Ok(())
             }
-            Some(Method::Stored) => Err(counted(coded.len(), "byte")),
-            Some(Method::Coded(codec)) => codec::decode(codec, coded, out),
-            None => Err(format!("method {}", head.method)),
+            Some(Method::Stored) => Err(DecodeError::Damaged(format!(
+                "it is {} long, not {}",
+                counted(coded.len(), "byte"),
+                out.len()
+            ))),
+            Some(Method::Coded(codec)) => Ok(codec::decode(codec, coded, out)?),
+            None => Err(DecodeError::Damaged(format!("its method {} is not known", head.method))),
         }
     }
 
@@ -337,10 +341,10 @@ impl Container for ZipFile {
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let head = self.head(self.row_at(index)?)?;
         let at = head.offset_bytes.saturating_add(self.shift_bytes);
-        self.decode_as(&head, stored, out).map_err(|why| {
-            let bytes = counted(out.len(), "byte");
-            let expected = format!("{bytes}, encoded with method {}", head.method);
-            self.malformed(at, &expected, why, ": the member is damaged")
+        let part = || self.source.name().clone();
+        self.decode_as(&head, stored, out).map_err(|error| match error {
+            DecodeError::WrongPassword => Error::Locked { part: part() },
+            DecodeError::Damaged(why) => Error::Undecodable { part: part(), offset_bytes: at, why },
         })
     }
 
@@ -399,10 +403,13 @@ impl Container for ZipFile {
         let at = self.row_at(index)?;
         match self.targets.get(index) {
             Some(target) => Ok(target.to_vec()),
+            None if self.is_locked(index) => {
+                Err(Error::Locked { part: self.source.name().clone() })
+            }
             None => {
                 let at = self.directory_at.saturating_add(at);
-                let expected = "a symbolic link that can be read";
-                Err(self.malformed(at, expected, "a damaged one".to_owned(), ""))
+                let expected = "the target of a symbolic link";
+                Err(self.malformed(at, expected, "damaged bytes".to_owned(), ""))
             }
         }
     }

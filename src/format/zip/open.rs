@@ -357,7 +357,8 @@ impl ZipFile {
             let index = index as u64;
             match self.read_target(index, *row, &mut encrypted) {
                 Some(target) if targets.bytes() < MAX_TARGETS_BYTES => targets.push(index, &target),
-                _ => add(&mut unread, true),
+                // Encrypted ones are counted with the other encrypted members.
+                _ => add(&mut unread, !self.is_locked(index)),
             }
         }
         self.targets = targets;

@@ -7,7 +7,7 @@
 
 use super::crypto::{Cipher, Lock};
 use super::method::Method;
-use crate::format::{Checkpoint, Decoder, Progress, Secret, codec};
+use crate::format::{Checkpoint, DecodeError, Decoder, Progress, Secret, codec};
 
 /// The most that is decrypted at a time.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -92,7 +92,7 @@ impl Unlock {
     }
 
     /// Takes what stands before the data; how much that was.
-    fn take_head(&mut self, input: &[u8]) -> Result<usize, String> {
+    fn take_head(&mut self, input: &[u8]) -> Result<usize, DecodeError> {
         let Locked { lock, ref password, check, method, .. } = self.member;
         let wanted = lock.head_bytes().saturating_sub(self.head.len());
         let head = input.get(..wanted.min(input.len())).unwrap_or_default();
@@ -124,7 +124,7 @@ impl Data {
         Self { cipher, decoder, left, is_decoded, chunk_bytes, plain }
     }
 
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, String> {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Progress, DecodeError> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         let chunk = input.get(..self.chunk_bytes.min(left).min(input.len())).unwrap_or_default();
         self.cipher.decrypt(chunk, &mut self.plain)?;
@@ -133,7 +133,7 @@ impl Data {
             None => copy(&self.plain, output, left),
         };
         if left == 0 && step == Progress::default() && !output.is_empty() {
-            return Err(CUT.to_owned());
+            return Err(CUT.into());
         }
         let taken = chunk.get(..step.taken).ok_or("the decoder failed")?;
         self.cipher.pass(taken);
@@ -187,7 +187,7 @@ impl Decoder for Unlock {
         input: &[u8],
         output: &mut [u8],
         is_last: bool,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, DecodeError> {
         let mut done = Progress::default();
         if self.data.is_none() {
             done.taken = self.take_head(input)?;
@@ -206,7 +206,7 @@ impl Decoder for Unlock {
             }
         }
         if is_last && input.is_empty() && !output.is_empty() && done == Progress::default() {
-            return Err(CUT.to_owned());
+            return Err(CUT.into());
         }
         self.place.0 = self.place.0.saturating_add(done.taken as u64);
         self.place.1 = self.place.1.saturating_add(done.given as u64);
@@ -230,7 +230,7 @@ mod tests {
     struct Halting;
 
     impl Decoder for Halting {
-        fn decode(&mut self, input: &[u8], _: &mut [u8], _: bool) -> Result<Progress, String> {
+        fn decode(&mut self, input: &[u8], _: &mut [u8], _: bool) -> Result<Progress, DecodeError> {
             Ok(Progress { taken: input.len().min(1), ..Progress::default() })
         }
 

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::format::{Grouping, NewMember, NewNode, WriteFormat};
 use crate::tools::entries::{Entries, EntryKind};
+use crate::tools::reader::bad_file;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -67,12 +68,13 @@ fn units(
     let mut before: Option<Vec<u8>> = None;
     for (number, item) in entries.list().iter().enumerate() {
         let (path, metadata) = (entries.path(number), entries.metadata(number)?);
+        let target = entries.link_target(number).map_err(|fault| bad_file(&path, &fault))?;
         let node = match item.kind {
             EntryKind::File | EntryKind::HardLink(_) => {
                 NewNode::File { size_bytes: item.size_bytes, checksum: None }
             }
             EntryKind::Directory => NewNode::Directory,
-            EntryKind::Symlink => NewNode::Symlink(&metadata.target),
+            EntryKind::Symlink => NewNode::Symlink(&target),
         };
         let (mode, modified) = (metadata.mode, metadata.modified);
         let bytes = format.member_bytes(&NewMember { path: &path, node, mode, modified });

@@ -146,7 +146,7 @@ impl WriteContainers<'_> {
         let Part { shown, range, .. } = *part;
         let failed = |e| Failure::output(shown.display(), e);
         let (path, metadata) = (self.entries.path(item), self.entries.metadata(item)?);
-        let first;
+        let other;
         let entry = self.entries.list()[item];
         let node = match entry.kind {
             EntryKind::Symlink if !self.format.holds().symlinks => {
@@ -157,11 +157,15 @@ impl WriteContainers<'_> {
                 losses.directories += u64::from(self.is_empty(item));
                 return Ok(());
             }
-            EntryKind::Symlink => NewNode::Symlink(&metadata.target),
+            EntryKind::Symlink => {
+                let target = self.entries.link_target(item);
+                other = target.map_err(|fault| bad_file(&path, &fault))?;
+                NewNode::Symlink(&other)
+            }
             EntryKind::Directory => NewNode::Directory,
             EntryKind::HardLink(of) if !self.is_read(item, range) => {
-                first = self.entries.path(of);
-                NewNode::HardLink(&first)
+                other = self.entries.path(of);
+                NewNode::HardLink(&other)
             }
             EntryKind::File | EntryKind::HardLink(_) => {
                 losses.hard_links += u64::from(entry.kind != EntryKind::File);

@@ -112,19 +112,18 @@ impl Entries for ContainerEntries {
                 let stored = dataset.attributes(sample)?;
                 let located = self.locate(sample)?;
                 let modified = stored.modified.unwrap_or_else(|| self.modified(located.part));
-                let mut target = Vec::new();
-                if stored.kind == Kind::Symlink {
-                    target = dataset.link_target(sample)?;
-                }
                 let (mode, has_time) = (stored.mode, stored.modified.is_some());
-                Ok(EntryMetadata {
-                    mode,
-                    modified,
-                    has_time,
-                    checksum: file_checksum(&located),
-                    target,
-                })
+                Ok(EntryMetadata { mode, modified, has_time, checksum: file_checksum(&located) })
             }
+        }
+    }
+
+    fn link_target(&self, entry: usize) -> Result<Vec<u8>, Fault> {
+        match (self.entries[entry].kind, self.places[entry].node) {
+            (EntryKind::Symlink, Node::Sample(sample)) => {
+                Ok(self.opened.dataset.link_target(sample)?)
+            }
+            _ => Ok(Vec::new()),
         }
     }
 

@@ -173,15 +173,16 @@ impl Entries for DirectoryEntries {
 
     fn metadata(&self, entry: usize) -> Result<EntryMetadata, Failure> {
         let stat = &self.stats[entry];
-        let mut target = Vec::new();
-        if self.entries[entry].kind == EntryKind::Symlink {
-            let path = self.whole_path(entry);
-            let read = fs::read_link(&path);
-            let read = read.map_err(|e| Failure::unreadable(path.display(), e))?;
-            target = read.as_os_str().as_bytes().to_vec();
-        }
         let (mode, modified) = (Some(stat.mode), stat.modified);
-        Ok(EntryMetadata { mode, modified, has_time: true, checksum: None, target })
+        Ok(EntryMetadata { mode, modified, has_time: true, checksum: None })
+    }
+
+    fn link_target(&self, entry: usize) -> Result<Vec<u8>, Fault> {
+        if self.entries[entry].kind != EntryKind::Symlink {
+            return Ok(Vec::new());
+        }
+        let target = fs::read_link(self.whole_path(entry)).map_err(|e| Fault::of_io(&e))?;
+        Ok(target.into_os_string().into_encoded_bytes())
     }
 
     fn batch_len(&self, entries: &[usize]) -> usize {

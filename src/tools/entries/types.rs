@@ -17,6 +17,9 @@ pub(crate) trait Entries: Sync {
     /// The properties of an entry other than its bytes.
     fn metadata(&self, entry: usize) -> Result<EntryMetadata, Failure>;
 
+    /// Where a symbolic link leads; of other entries, nothing.
+    fn link_target(&self, entry: usize) -> Result<Vec<u8>, Fault>;
+
     /// The number of leading `entries`, all files, that are best read together; at least one.
     fn batch_len(&self, entries: &[usize]) -> usize;
 
@@ -62,8 +65,6 @@ pub(crate) struct EntryMetadata {
     pub(crate) has_time: bool,
     /// The checksum of a file, if it is stored.
     pub(crate) checksum: Option<Checksum>,
-    /// The target of a symbolic link.
-    pub(crate) target: Vec<u8>,
 }
 
 /// The total size of entries, as their containers state it, which may be wrong.

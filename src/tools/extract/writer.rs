@@ -181,7 +181,14 @@ impl TreeWriter<'_> {
                     })
                 }
                 EntryKind::Symlink => {
-                    let EntryMetadata { target, modified, .. } = self.entries.metadata(item)?;
+                    let modified = self.entries.metadata(item)?.modified;
+                    let target = match self.entries.link_target(item) {
+                        Ok(target) => target,
+                        Err(fault) => {
+                            extracted.bad.push((item, fault));
+                            continue;
+                        }
+                    };
                     self.make(&mut directory, &path, |directory, name| {
                         directory.make_symlink(
                             name,

@@ -111,6 +111,14 @@ impl<'a> SampleReader<'a> {
         if !prefix.is_empty() {
             take(Chunk::Data(&prefix))?;
         }
+        if let Content::Sparse(size) = located.sample.content
+            && located.sample.checksum.is_some()
+            && !self.is_all_pieces(&located)?
+        {
+            // The checksum is of all that is stored, with what stands between the pieces.
+            self.check_held(&located, scratch, None)?;
+            return self.pieces(&located, None, 0..size, scratch, take);
+        }
         let take: &mut TakeChunk = &mut |chunk| {
             hashing.update(&chunk);
             take(chunk)
@@ -120,6 +128,21 @@ impl<'a> SampleReader<'a> {
             _ => self.held(&located, scratch, take)?,
         }
         Ok(hashing.finish().map(drop)?)
+    }
+
+    /// Whether the pieces of a file fill its extent, without anything between them.
+    fn is_all_pieces(&self, located: &Located) -> Result<bool, Fault> {
+        let container = self.container(located);
+        let (mut at, mut bytes) = (0, 0_u64);
+        while let Some(piece) = container.piece(located.index, at)? {
+            bytes = bytes.saturating_add(piece.length_bytes);
+            let end = piece.at_bytes.saturating_add(piece.length_bytes);
+            if end <= at {
+                return Err(Fault::Damaged);
+            }
+            at = end;
+        }
+        Ok(bytes == located.sample.length_bytes)
     }
 
     /// Reads all bytes of a sample in its container, decoded if they are encoded, and compares their checksum. Returns
@@ -192,7 +215,7 @@ impl<'a> SampleReader<'a> {
         let (mut given, mut out) = (0, vec![0; SPAN_BYTES as usize]);
         self.stored(located, &mut scratch.buffer, &mut |mut bytes, is_last| {
             loop {
-                let step = decoder.decode(bytes, &mut out, is_last).map_err(Fault::Structure)?;
+                let step = decoder.decode(bytes, &mut out, is_last).map_err(Fault::from)?;
                 given += step.given as u64;
                 bytes = &bytes[step.taken..];
                 if given > at.size_bytes() {

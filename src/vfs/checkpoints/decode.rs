@@ -5,7 +5,7 @@ use super::spool::Spool;
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
 use crate::format::checksum::Hasher;
 use crate::format::counted;
-use crate::format::{Checkpoint, Checksum, Decoder, Fault};
+use crate::format::{Checkpoint, Checksum, DecodeError, Decoder, Fault};
 
 /// The thread that decodes has other requests to serve: after this many bytes or steps it is their turn.
 const TURN_BYTES: u64 = 16 << 20;
@@ -49,6 +49,12 @@ impl From<String> for Stop {
 impl From<&str> for Stop {
     fn from(why: &str) -> Self {
         Stop::from(why.to_owned())
+    }
+}
+
+impl From<DecodeError> for Stop {
+    fn from(error: DecodeError) -> Self {
+        Stop::Fault(error.into())
     }
 }
 
@@ -221,7 +227,12 @@ mod tests {
     struct Endless(usize);
 
     impl Decoder for Endless {
-        fn decode(&mut self, input: &[u8], out: &mut [u8], _: bool) -> Result<Progress, String> {
+        fn decode(
+            &mut self,
+            input: &[u8],
+            out: &mut [u8],
+            _: bool,
+        ) -> Result<Progress, DecodeError> {
             let given = self.0.min(out.len());
             self.0 -= given;
             Ok(Progress { taken: input.len(), given, is_end: false })

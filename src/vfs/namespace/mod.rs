@@ -136,7 +136,8 @@ impl Namespace {
             }
             Kind::File => attr,
             Kind::Symlink => {
-                let target = container.link_target(located.index).map_err(failed)?;
+                // One that cannot be read is there, and readlink says what is wrong with it.
+                let target = container.link_target(located.index).unwrap_or_default();
                 let size = target.len() as u64;
                 Attr { kind: FileKind::Symlink, size, stored_bytes: 0, mode: 0o777, ..attr }
             }
@@ -154,11 +155,14 @@ impl Namespace {
         if self.kind_of_sample(sample)? != FileKind::Symlink {
             return Err(Errno::EINVAL);
         }
-        let target = self.samples.dataset().link_target(sample);
-        let target = target.map_err(|e| self.samples.index_failed(sample, &e))?;
+        let located = self.samples.locate(sample)?;
         // No read follows that would tell that the container has changed.
-        self.samples.check_unchanged(&self.samples.locate(sample)?)?;
-        Ok(target)
+        self.samples.check_unchanged(&located)?;
+        self.samples.dataset().link_target(sample).map_err(|error| {
+            let errno = Errno::from(&error);
+            self.samples.add_bad(sample, located, error.into());
+            errno
+        })
     }
 
     fn kind_of_sample(&self, sample: u64) -> Result<FileKind, Errno> {

@@ -3,7 +3,7 @@
 use super::write::{self, deflated, stored, text, through, zip};
 use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in, tree};
 use crate::common::{
-    Mount, Need, TempDir, ffrfs, fixture, for_each_transport, have, noise, run, temp_dir,
+    Mount, Need, TempDir, Transport, ffrfs, fixture, for_each_transport, have, noise, run, temp_dir,
 };
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -315,6 +315,24 @@ fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
         assert_eq!(Mount::new(transport, &zstd, &[&option]).list(""), ["new"]);
     });
     assert_eq!(files().len(), before.len() + 1);
+    let on_cache = |action: &[&str]| {
+        let mut command = Command::new(crate::common::FFRFS);
+        command.arg("cache").args(action).arg("--cache-dir").arg(cache.path());
+        run(&mut command).ok()
+    };
+    let held = Mount::new(Transport::DevFuse, &zstd, &[&option]);
+    let listed = on_cache(&["ls"]).text();
+    assert_eq!(listed.lines().skip_while(|line| !line.contains("DECODED COPY")).count(), 4);
+    let json: serde_json::Value =
+        serde_json::from_str(&on_cache(&["ls", "--json"]).text()).unwrap();
+    let used = json["decoded"].as_array().unwrap().iter().filter(|copy| copy["is_used"] == true);
+    assert_eq!(used.count(), 1, "{json}");
+    let said = on_cache(&["rm", "--unused"]).stderr;
+    assert!(said.contains("2 decoded copies removed"), "{said}");
+    assert!(said.contains("1 decoded copy in use: unmount first"), "{said}");
+    drop(held);
+    on_cache(&["rm", "--all"]);
+    assert!(files().is_empty());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Encrypted zip files: with the password, a wrong one, and none; and nobody else sees it.
 
+mod several;
 mod winzip;
 
 use super::write::{self, stored};

@@ -292,6 +292,37 @@ fn recordio_shows_labels_and_data() {
 }
 
 #[test]
+fn records_of_several_parts_match_their_sidecar_wherever_they_are_read() {
+    let part = |flag: u32, bytes: &[u8]| {
+        let head = [0xced7_230a_u32, flag << 29 | bytes.len() as u32].map(u32::to_le_bytes);
+        let mut out = [&head.concat(), bytes].concat();
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    };
+    let header = [&[0; 4][..], &1.5_f32.to_le_bytes(), &[0; 16]].concat();
+    let first = part(1, &[&header[..], b"\xffbcd"].concat());
+    let directory = temp_dir();
+    let records = [&first[..], &part(3, b"xyz"), &image_record(2.0, b"whole")].concat();
+    let source = file_in(&directory, "x.rec", records);
+    let source = source.to_str().unwrap();
+    ffrfs(&["sum", "--sidecar", source]).ok();
+    ffrfs(&["verify", source]).ok();
+    let joined = b"\xffbcd\x0a\x23\xd7\xcexyz";
+    let out = directory.path().join("out");
+    ffrfs(&["extract", source, out.to_str().unwrap()]).ok();
+    assert_eq!(fs::read(out.join("000000/data.bin")).unwrap(), joined);
+    let zip = directory.path().join("x.zip");
+    ffrfs(&["convert", source, zip.to_str().unwrap()]).ok();
+    assert_eq!(ffrfs(&["cat", source, "000000/data.bin"]).ok().stdout, joined);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, Path::new(source), &[]);
+        assert_eq!(mount.read("000000/data.bin").unwrap(), joined);
+    });
+    flip_byte(Path::new(source), 33);
+    assert_eq!(ffrfs(&["cat", source, "000000/data.bin"]).code, 4);
+}
+
+#[test]
 fn a_directory_of_mds_shards_is_one_dataset_compressed_or_not() {
     let (directory, packed) = (temp_dir(), temp_dir());
     let long = text(1, 50_000);
