@@ -10,7 +10,8 @@ const MAX_RETRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum of any pause, unless the store asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// A request is not retried later than this.
+/// A request is not retried later than this, but for the first failure since bytes last came: a machine that was suspended, or
+/// stood still, finds its time over when it goes on.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// The failures of one request.
@@ -38,7 +39,9 @@ impl Retries {
         self.failures += 1;
         let pause =
             longest.mul_f64(random.clamp(0.0, 1.0)).max(error.retry_after.unwrap_or_default());
-        (elapsed + pause < TOTAL).then_some(pause)
+        let is_asked_for = error.retry_after.is_some();
+        let is_in_time = elapsed + pause < TOTAL || (self.failures == 1 && !is_asked_for);
+        is_in_time.then_some(pause)
     }
 
     /// The number of failed attempts.
@@ -80,9 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_again_after_a_minute_or_if_it_cannot_succeed() {
+    fn nothing_is_sent_again_after_a_minute_but_once_or_if_it_cannot_succeed() {
         let late = Duration::from_secs(60);
-        assert_eq!(Retries::default().pause(&error(ErrorKind::TimedOut), late, 0.0), None);
+        let (mut retries, timed_out) = (Retries::default(), error(ErrorKind::TimedOut));
+        for _ in 0..2 {
+            assert!(retries.pause(&timed_out, late, 0.0).is_some(), "the machine stood still");
+            assert_eq!(retries.pause(&timed_out, late, 0.0), None);
+            retries.progressed();
+        }
         for kind in [ErrorKind::NotFound, ErrorKind::Denied, ErrorKind::Changed] {
             assert_eq!(Retries::default().pause(&error(kind), Duration::ZERO, 0.0), None);
         }
