@@ -37,6 +37,7 @@ pub(super) fn known_in(
     target: &Path,
 ) -> Failure {
     let said = failure.to_string();
+    let typed = target.display().to_string();
     let target = shown(target, !is_of_silence(&failure)).display().to_string();
     let names: Vec<&str> = names.iter().map(String::as_str).chain([name]).collect();
     let has_source = names.iter().any(|name| names_whole(&said, name));
@@ -51,7 +52,8 @@ pub(super) fn known_in(
             let rest = rest.map(str::to_owned);
             let rest = rest
                 .or_else(|| names.iter().find_map(|name| of_it(&said, name)))
-                .or_else(|| of_mount_point(&said, &target));
+                .or_else(|| of_mount_point(&said, &target))
+                .or_else(|| of_mount_point(&said, &typed));
             match rest {
                 Some(rest) => failure.saying(&rest).context(format_args!("{name} on {target}")),
                 None => failure.context(format_args!("{name} on {target}")),
@@ -64,10 +66,12 @@ pub(super) fn known_in(
 fn shown(target: &Path, looks: bool) -> PathBuf {
     let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let goes_up = target.components().any(|part| part == Component::ParentDir);
-    match looks && goes_up {
-        true => mounts::resolve(target).unwrap_or_else(|_| absolute()),
-        false => absolute(),
+    if !looks || !goes_up {
+        return absolute();
     }
+    // It may be missing itself.
+    let missing = || Some(mounts::resolve(target.parent()?).ok()?.join(target.file_name()?));
+    mounts::resolve(target).ok().or_else(missing).unwrap_or_else(absolute)
 }
 
 /// Of `SOURCE is …` what is said of it.
@@ -167,6 +171,12 @@ mod tests {
             ),
             // As other messages name it.
             ("/proc: busy", "train.zip", "/proc/../proc", "/d/train.zip on /proc: busy"),
+            (
+                "mount point /proc/../nosuch: missing",
+                "train.zip",
+                "/proc/../nosuch",
+                "/d/train.zip on /nosuch: mount point: missing",
+            ),
             ("/e/d/train.zip: no", "x", "/d/train", "/d/train.zip on /d/train: /e/d/train.zip: no"),
         ] {
             assert_eq!(named(said, source, target), wanted, "{said}");
