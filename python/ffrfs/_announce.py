@@ -123,14 +123,25 @@ class Announced:
     ) -> None:
         self.sampler = sampler
         self.path = path
-        self._file_of = files if files is None or callable(files) else files.__getitem__
+        self._files = files
 
     def __iter__(self) -> Iterator[Any]:
         order = list(self.sampler)
         indices: Iterable[int] = chain.from_iterable(order) if order and _is_batch(order[0]) else order
-        files = indices if self._file_of is None else map(self._file_of, map(int, indices))
+        files = indices if self._files is None else map(self._file_of, map(int, indices))
         _announce(self.path, files, False, self._name())
         return iter(order)
+
+    def _file_of(self, index: int) -> StrPath:
+        """Where index i of the dataset lies, if files say it."""
+        files = self._files
+        assert files is not None
+        if callable(files):
+            return files(index)
+        try:
+            return files[index]
+        except IndexError:
+            raise IndexError(f"files has {len(files)} paths, and none for index {index} of the sampler") from None
 
     def _name(self) -> int:
         """Of its orders, on this mount: another one in each process."""
@@ -221,7 +232,9 @@ def _chunks_of_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytearray]]:
 
 
 def _number(item: Any) -> int:
-    """An integer of Python, NumPy or PyTorch; never a float that happens to be whole."""
+    """An integer of Python, NumPy or PyTorch; never a float that happens to be whole, nor an answer of yes or no."""
+    if isinstance(item, bool):
+        raise TypeError(f"{item!r} is not a sample's number")
     return operator.index(item)
 
 

@@ -96,10 +96,13 @@ def mount(
 
     Raises:
         Error: the containers cannot be mounted.
-        ValueError: ``foreground``, with which the program would not return before the end of the mount.
+        ValueError: ``foreground``, with which the program would not return before the end of the mount; or a password
+            with a newline, which no password can have.
     """
     if options.get("foreground"):
         raise ValueError("foreground: mount() returns while the dataset is served; run `ffrfs mount -f` for that")
+    if password is not None and (password.endswith("\r") or "\n" in password):
+        raise ValueError("password: it has a newline, which cannot be a part of a password")
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     made = path is None
     point = Path(os.path.realpath(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path))

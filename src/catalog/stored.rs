@@ -15,6 +15,13 @@ pub enum StoredNames {
     Tree(Box<Tree>),
     /// Something like a tree that is not used: why.
     Unused(String),
+    /// None: a packed directory brings names, and another container brings nothing that its samples could be shown by.
+    Mixed {
+        /// The number of the first container that brings a tree.
+        named: usize,
+        /// The number of the first container that brings nothing.
+        unnamed: usize,
+    },
     /// A tree, but for this path: it stands twice, and [`Duplicates::Error`] was asked for.
     Twice {
         /// The path.
@@ -75,6 +82,9 @@ impl Dataset {
         let has_paths = own
             .iter()
             .any(|names| matches!(names, Names::Members | Names::Fields(_) | Names::Records(_)));
+        // Numbered samples beside a packed directory may be files of that directory, whose names were lost.
+        let named = own.iter().position(|names| matches!(names, Names::Tree(_)));
+        let unnamed = own.iter().position(|names| matches!(names, Names::None | Names::Refused(_)));
         match own.first() {
             _ if own.last() == Some(&Names::None) && !has_paths => Ok(StoredNames::None),
             Some(&Names::Fields(fields))
@@ -83,14 +93,8 @@ impl Dataset {
             {
                 Ok(StoredNames::Fields(fields))
             }
-            _ if own.iter().any(|names| matches!(names, Names::Tree(_)))
-                && !own.iter().all(|names| matches!(names, Names::Tree(_))) =>
-            {
-                Ok(StoredNames::Unused(
-                    "they are neither for all files of the dataset nor stored in each of them; --layout \
-                     shards keeps them, a directory for each file, --names gives all samples names"
-                        .to_owned(),
-                ))
+            _ if let (Some(named), Some(unnamed)) = (named, unnamed) => {
+                Ok(StoredNames::Mixed { named, unnamed })
             }
             _ => self.united(naming),
         }

@@ -204,11 +204,15 @@ fn names_that_make_no_tree_are_not_used() {
     for parts in [
         vec![one(), one()],
         vec![one(), directory_of_that_name()],
-        vec![nameless(), one()],
-        vec![alike(), nameless(), one()],
         vec![packed(1, vec![file("out of range", 1)])],
     ] {
         assert!(matches!(stored(parts).1, StoredNames::Unused(_)));
+    }
+    for (parts, wanted) in
+        [(vec![nameless(), one()], (1, 0)), (vec![alike(), nameless(), one()], (0, 1))]
+    {
+        let StoredNames::Mixed { named, unnamed } = stored(parts).1 else { panic!("no tree") };
+        assert_eq!((named, unnamed), wanted);
     }
     for parts in [vec![nameless()], vec![one(), nameless()], vec![one(), container(&[])]] {
         assert!(matches!(stored(parts).1, StoredNames::None));

@@ -104,17 +104,19 @@ fn visible() -> Command {
 
 /// clap can name a completer of zsh only by what kind of value it completes. These kinds are no argument's of ours: they
 /// stand for our own completers, whose names take the place of zsh's.
-const STAND_INS: [(ValueHint, &str, &str); 3] = [
+const STAND_INS: [(ValueHint, &str, &str); 4] = [
     (ValueHint::Hostname, ":_hosts'", ":_ffrfs_mounts'"),
     (ValueHint::Username, ":_users'", ":_ffrfs_options'"),
     (ValueHint::EmailAddress, ":_email_addresses'", ":_ffrfs_settings'"),
+    (ValueHint::Url, ":_urls'", ":_ffrfs_mounts_and_files'"),
 ];
 
 fn zsh() -> Vec<u8> {
     let hint_of = |arg: &Arg| {
         let names: Vec<_> = arg.get_value_names().unwrap_or_default().iter().collect();
         match names.first().map(|name| name.as_str()) {
-            Some(name) if name.split('|').any(|name| name == "MOUNTPOINT") => Some(STAND_INS[0].0),
+            Some("MOUNTPOINT") => Some(STAND_INS[0].0),
+            Some(name) if name.split('|').any(|name| name == "MOUNTPOINT") => Some(STAND_INS[3].0),
             Some("OPT[,OPT…]" | "OPTION") => Some(STAND_INS[1].0),
             Some("NAME=VALUE") => Some(STAND_INS[2].0),
             _ => None,

@@ -14,6 +14,7 @@ use crate::tools::entries::{ContainerEntries, DirectoryEntries, Entries};
 use crate::tools::output;
 use crate::tools::reader::thread_count;
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::num::{NonZeroU16, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,10 +42,10 @@ Examples:
 #[command(after_help = AFTER_HELP, override_usage = "ffrfs convert [OPTIONS] <IN>... <OUT>")]
 pub(super) struct ConvertArgs {
     /// Containers, globs or brace lists of them, or one directory of files; then the output
-    #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
+    #[arg(required = true, value_name = "IN… OUT")]
     paths: Vec<PathBuf>,
     /// What to write: ffr, zip, tar, tfrecord, mds, syr, beton or directory [default: as the name of OUT ends]
-    #[arg(long, value_name = "FORMAT", value_parser = target_named)]
+    #[arg(long, value_name = "FORMAT", ignore_case = true, value_parser = targets(), hide_possible_values = true)]
     to: Option<Target>,
     /// Write N outputs of about the same size, up to 1,000,000; `%06d` in OUT is the number, else it stands before the ending
     #[arg(long, value_name = "N", conflicts_with = "shard_size")]
@@ -86,12 +87,26 @@ impl std::fmt::Debug for Target {
     }
 }
 
-fn target_named(text: &str) -> Result<Target, String> {
+/// What `--to` takes, so that shells can offer it.
+fn targets() -> impl TypedValueParser<Value = Target> {
+    let names = WRITERS.iter().flat_map(|format| {
+        let name = format.name().to_lowercase();
+        let is_ending = format.extensions().contains(&name.as_str());
+        let name = (!is_ending).then(|| PossibleValue::new(name).hide(true));
+        format.extensions().iter().map(|&ending| PossibleValue::new(ending)).chain(name)
+    });
     // Named folder until 0.1.
-    if matches!(text, "directory" | "folder") {
-        return Ok(Target::Directory);
+    let directory = PossibleValue::new("directory").alias("folder");
+    PossibleValuesParser::new(names.chain([directory])).try_map(|name| target_named(&name))
+}
+
+fn target_named(text: &str) -> Result<Target, String> {
+    match text {
+        "directory" | "folder" => Ok(Target::Directory),
+        _ => writer_named(text)
+            .map(Target::Container)
+            .ok_or_else(|| format!("there are {}", endings())),
     }
-    writer_named(text).map(Target::Container).ok_or_else(|| format!("there are {}", endings()))
 }
 
 fn endings() -> String {
@@ -105,7 +120,7 @@ fn shard_bytes(text: &str) -> Result<NonZeroU64, String> {
 
 pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    let Some((output, sources)) = args.paths.split_last() else {
+    let Some((output, sources @ [_, ..])) = args.paths.split_last() else {
         return Err(Failure::usage("the output is missing: ffrfs convert IN… OUT"));
     };
     refuse_url(output)?;

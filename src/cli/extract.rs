@@ -29,7 +29,7 @@ Examples:
 #[command(override_usage = "ffrfs extract [OPTIONS] <SOURCE>... <OUTDIR>")]
 pub(super) struct ExtractArgs {
     /// Containers, or directories, globs or brace lists of them; last the directory to write to
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "OUTDIR"])]
+    #[arg(required = true, value_name = "SOURCE… OUTDIR")]
     paths: Vec<PathBuf>,
     /// Extract only what matches PATTERN, or lies below a match
     #[arg(short = 'p', long = "path", value_name = "PATTERN")]
@@ -51,8 +51,9 @@ pub(super) struct ExtractArgs {
 
 pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
-    let Some((root, sources)) = args.paths.split_last() else {
-        return Err(Failure::usage("the output is missing: ffrfs extract SOURCE… OUTDIR"));
+    let Some((root, sources @ [_, ..])) = args.paths.split_last() else {
+        let why = "the directory to write to is missing: ffrfs extract SOURCE… OUTDIR";
+        return Err(Failure::usage(why));
     };
     refuse_url(root)?;
     check_all_answered(&args.paths)?;

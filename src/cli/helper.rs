@@ -119,7 +119,7 @@ fn try_run(args: HelperArgs) -> Result<u8, Failure> {
     }
     let done = if is_remount {
         remount::run(&args.target, &list, args.fake)?;
-        "remounted"
+        if args.fake { "checked" } else { "remounted" }
     } else {
         let mount = args.mount(&list)?;
         if nofail && is_missing(&args.source)? {
@@ -145,7 +145,7 @@ fn try_run(args: HelperArgs) -> Result<u8, Failure> {
                 code => return Ok(code),
             }
         }
-        "mounted"
+        if args.fake { "checked" } else { "mounted" }
     };
     args.say(done);
     Ok(0)
@@ -179,7 +179,7 @@ impl HelperArgs {
     fn say(&self, what: &str) {
         if self.verbose {
             let (source, target) = (self.source.display(), self.target.display());
-            crate::failure::say(format_args!("mount.ffrfs: {source} on {target}: {what}"));
+            crate::failure::say(format_args!("ffrfs: {source} on {target}: {what}"));
         }
     }
 }

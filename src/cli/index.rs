@@ -4,6 +4,7 @@
 use super::open::OpenArgs;
 use super::view::ViewArgs;
 use crate::daemon::logging;
+use crate::dataset::NameOptions;
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::format::counted;
@@ -31,7 +32,9 @@ pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     args.view.check_answered()?;
     let opened = args.open.open(&args.sources)?;
     let samples = opened.dataset.len();
-    let catalog = opened.catalog(&args.view, &args.open)?;
+    // What is indexed together need be no dataset: names are those of messages.
+    let names = NameOptions { are_unseen: true, ..args.view.options() };
+    let catalog = opened.named(&names, args.open.allow_damaged)?;
     let (written, containers) = (opened.written_indexes(), opened.unwritten_indexes());
     let found = find_checkpoints(opened, catalog, &args.open.options()?, &Interrupt::listen());
     let (exit, members) = match found {

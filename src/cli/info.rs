@@ -61,12 +61,17 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let names = opened.store.parts().iter().map(|part| part.name());
-    let Files { count, bytes, indexes, index_bytes, records, sizes, checked } =
+    let Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked } =
         files(&opened, &catalog)?;
     let mut info = report::info(&opened.dataset, &catalog, names);
     for (container, records) in info.containers.iter_mut().zip(&records) {
         container.records += records;
     }
+    // A mount cannot serve them, and does not count them; here they are files like others.
+    for (container, locked) in info.containers.iter_mut().zip(&locked_bytes) {
+        container.bytes += locked;
+    }
+    info.bytes += locked_bytes.iter().sum::<u64>();
     info.records += records.iter().sum::<u64>();
     let report = Report {
         info,

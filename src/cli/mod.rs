@@ -43,10 +43,13 @@ pub use crate::failure::{Exit, Failure};
 use crate::format::{self, PartName};
 use crate::io::mounts::Ours;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// What options call values that are numbers.
+const NUMBERS: [&str; 6] = ["N", "BYTES", "SIZE", "OCTAL", "S", "SECONDS"];
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -134,11 +137,22 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     });
     match outcome {
         Ok(exit) => exit.into(),
-        Err(failure) => {
-            print::print(&failure);
-            failure.exit.into()
-        }
+        Err(failure) => print::print_last(&failure).into(),
     }
+}
+
+/// What the program understands.
+fn command() -> clap::Command {
+    let is_number = |arg: &Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        arg.get_long().is_some()
+            && names.iter().flat_map(|name| name.split('|')).any(|name| NUMBERS.contains(&name))
+    };
+    // Else `--memory -5` would be blamed on an option -5.
+    let with_numbers = |command: clap::Command| {
+        command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg })
+    };
+    Cli::command().mut_subcommands(with_numbers).mut_subcommand("mount", mount::with_short_help)
 }
 
 /// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
@@ -149,7 +163,7 @@ fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
 fn parse_unnamed(args: Vec<OsString>) -> Result<Cli, Failure> {
     let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
-    let mut command = Cli::command().mut_subcommand("mount", mount::with_short_help);
+    let mut command = command();
     let first = args.get(1).cloned();
     let matches = command.try_get_matches_from_mut(args.clone()).map_err(|error| {
         match first.filter(|first| error.kind() == ErrorKind::InvalidSubcommand && is_source(first))

@@ -58,6 +58,9 @@ const COMMON: [&str; 19] = [
 /// So many daemons follow one that dies, within a minute, unless the user says otherwise.
 const RESTARTS: u16 = 5;
 
+/// The number above it means "no user", and the kernel shows others.
+const MAX_ID: i64 = 0xffff_fffe;
+
 /// The command `mount`, with the options that most people need in its short help.
 pub(super) fn with_short_help(mount: clap::Command) -> clap::Command {
     let is_common = |arg: &Arg| arg.get_long().is_none_or(|name| COMMON.contains(&name));
@@ -120,10 +123,10 @@ struct Settings {
     #[arg(long, alias = "allow_root", conflicts_with = "allow_other")]
     allow_root: bool,
     /// Owner of all files [default: the user who mounts]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=MAX_ID))]
     uid: Option<u32>,
     /// Group of all files [default: that of the user who mounts]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=MAX_ID))]
     gid: Option<u32>,
     /// Permission bits that files are shown without, in octal
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
@@ -410,12 +413,19 @@ fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
     if let Some(refused) = name.as_path().filter(|path| path.is_file()).and_then(foreign) {
         return Err(refused);
     }
-    if !is_one || stem.as_os_str().is_empty() || stem == name.file_name() {
-        return Err(Failure::usage(
-            "a source and a mount point are needed: ffrfs mount SOURCE... MOUNTPOINT",
-        ));
-    }
-    Ok(stem)
+    let needed = "ffrfs mount SOURCE… MOUNTPOINT";
+    let why = match name.as_path() {
+        Some(path) if path.is_dir() => "a directory",
+        _ if !is_one => {
+            let why = format!("a source and a mount point are needed: {needed}");
+            return Err(Failure::usage(why));
+        }
+        _ if stem.as_os_str().is_empty() || stem == name.file_name() => {
+            "a container whose name has no ending such as .zip"
+        }
+        _ => return Ok(stem),
+    };
+    Err(Failure::usage(format!("{name}: {why} gives its mount point no name: {needed}")))
 }
 
 /// Why a file cannot be mounted anywhere, if it is of a format that is known by its name alone.
@@ -449,6 +459,20 @@ mod tests {
         assert_eq!(name("https://host/photos.zip"), Some("photos".into()));
         assert_eq!(name("https://host/photos"), None);
         assert_eq!(name("/no/such.zip"), None, "a mistake");
+        let refused = |source: &str| mount_point_for(Path::new(source)).unwrap_err().to_string();
+        assert_eq!(
+            refused("/proc"),
+            "/proc: a directory gives its mount point no name: ffrfs mount SOURCE… MOUNTPOINT"
+        );
+        let file = tempfile::Builder::new().prefix("list").suffix("").tempfile().unwrap();
+        std::fs::write(file.path(), b"\x01\x02\x03").unwrap();
+        let said = refused(file.path().to_str().unwrap());
+        let why = "a container whose name has no ending such as .zip gives its mount point no name";
+        assert!(said.contains(why), "{said}");
+        assert_eq!(
+            refused("/no/*.x"),
+            "a source and a mount point are needed: ffrfs mount SOURCE… MOUNTPOINT"
+        );
     }
 
     #[test]

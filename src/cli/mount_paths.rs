@@ -1,6 +1,7 @@
 //! The source and the mount point of a command line that cannot be understood as a whole, so that what is wrong with it is
 //! told of the mount that is meant: mount(8) mixes the messages of several.
 
+use super::remote::refusal;
 use super::wrong_usage::suggested;
 use crate::daemon::mount::name_in;
 use crate::failure::{Exit, Failure};
@@ -62,6 +63,10 @@ fn takes_value(name: &[u8]) -> Option<bool> {
     let takes = |arg: &Arg| arg.get_action().takes_values();
     if name == "help" || name == "version" {
         return Some(false);
+    }
+    // No option; who gives it gives a value.
+    if refusal(&name).is_some() {
+        return Some(true);
     }
     find(&name).map(takes).or_else(|| {
         let parsed = command.clone().try_get_matches_from(["ffrfs", "mount", &format!("--{name}")]);

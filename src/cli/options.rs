@@ -139,7 +139,33 @@ pub(crate) fn expand(args: Vec<OsString>, takes: Takes) -> Result<Vec<OsString>,
 /// # Errors
 /// An option is not known.
 pub(crate) fn flags(list: &OsStr, takes: Takes) -> Result<Vec<OsString>, Failure> {
-    split(list.as_bytes()).iter().filter_map(|option| flag(option, takes).transpose()).collect()
+    let options = split(list.as_bytes());
+    let flags = options.iter().enumerate().filter_map(|(at, option)| {
+        let before = at.checked_sub(1).map(|before| &options[before]);
+        let flag = flag(option, takes).map_err(|failure| match before {
+            Some(before) if is_rest(option, before, takes) => {
+                let before = String::from_utf8_lossy(before);
+                let option = String::from_utf8_lossy(option);
+                Failure::usage(format!(
+                    "{failure}; if it belongs to `{before}`, its comma is written \\,: `{before}\\,{option}`"
+                ))
+            }
+            _ => failure,
+        });
+        flag.transpose()
+    });
+    flags.collect()
+}
+
+/// Whether an unknown option may be the rest of the value before it, which a comma has cut.
+fn is_rest(option: &[u8], before: &[u8], takes: Takes) -> bool {
+    let name =
+        |option: &[u8]| dashed(option.split(|&byte| byte == b'=').next().unwrap_or_default());
+    let opens = before.iter().filter(|byte| **byte == b'{').count();
+    let is_open = opens > before.iter().filter(|byte| **byte == b'}').count();
+    let has_value = before.contains(&b'=') && takes(&name(before)) == Some(true);
+    let is_number = before.last().is_some_and(u8::is_ascii_digit);
+    takes(&name(option)).is_none() && has_value && (is_open || !is_number)
 }
 
 /// The options of a list whose names are known.
@@ -322,6 +348,16 @@ mod tests {
     fn an_escaped_comma_belongs_to_the_value() {
         let out = expanded(&["ffrfs", "mount", "-o", "names=a\\,b\\\\c\\d,uid=1"]).unwrap();
         assert_eq!(out[2..], ["--names=a,b\\c\\d", "--uid=1"]);
+    }
+
+    #[test]
+    fn an_unknown_option_that_a_comma_has_cut_off_is_told_with_how_the_comma_is_written() {
+        let refused = |list| expanded(&["ffrfs", "mount", "-o", list]).unwrap_err();
+        let said = refused("names={a,b}");
+        assert!(said.contains("if it belongs to `names={a`") && said.contains(","), "{said}");
+        for list in ["uid=7,frob", "allow_other,frob", "frob"] {
+            assert!(!refused(list).contains("belongs"), "{list}");
+        }
     }
 
     #[test]

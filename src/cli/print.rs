@@ -18,6 +18,16 @@ pub(super) fn print(failure: &Failure) {
     }
 }
 
+/// As [`print`]; gives how the program ends: help that nobody can read is a failure.
+pub(super) fn print_last(failure: &Failure) -> Exit {
+    if let Some(error) = failure.reason::<clap::Error>().filter(|_| failure.exit == Exit::Ok) {
+        let printed = error.print().map_err(|e| Failure::output("standard output", e));
+        return printed.map_or_else(|failure| print_last(&failure), |()| Exit::Ok);
+    }
+    print(failure);
+    failure.exit
+}
+
 /// Text on standard output, without control characters if that is a terminal.
 pub(super) fn to_stdout(text: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -122,6 +122,7 @@ impl ViewArgs {
             selection: self.selection.selection(),
             // What a mount says otherwise; tools show all names.
             without_control: true,
+            are_unseen: false,
         }
     }
 }

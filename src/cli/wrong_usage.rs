@@ -1,5 +1,6 @@
 //! What clap refuses, in one line of ours: which option, which value, and what would do.
 
+use super::remote::refusal;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 use std::num::{IntErrorKind, ParseIntError};
@@ -35,6 +36,7 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
                 false => format!("{arg} cannot be used with {}", others.join(" and ")),
             }
         }
+        ErrorKind::UnknownArgument if let Some(why) = secret(&arg) => return why,
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown option {arg}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {arg}"),
         ErrorKind::InvalidSubcommand => {
@@ -51,6 +53,11 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
         suggested(error).map_or(String::new(), |name| format!("; did you mean {name}?"));
     let help = help_of(error).map_or(String::new(), |command| format!(" ({command} --help)"));
     format!("{said}{suggested}{help}")
+}
+
+/// Why an option is refused whose value nobody should see.
+fn secret(arg: &str) -> Option<String> {
+    refusal(&arg.strip_prefix("--")?.replace('_', "-"))
 }
 
 /// What clap would have understood instead, if that is near what was given.
@@ -168,11 +175,10 @@ fn help_of(error: &clap::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn said(args: &[&str]) -> String {
         let args = std::iter::once(&"ffrfs").chain(args);
-        let error = super::super::Cli::command().try_get_matches_from(args).unwrap_err();
+        let error = super::super::command().try_get_matches_from(args).unwrap_err();
         in_one_line(&error)
     }
 
@@ -182,14 +188,21 @@ mod tests {
         assert_eq!(mount("--uid=x"), "--uid x: not a whole number");
         assert_eq!(
             mount("--uid=99999999999"),
-            "--uid 99999999999: it must be from 0 to 4294967295"
+            "--uid 99999999999: it must be from 0 to 4294967294"
         );
+        // This number means that there is no user.
+        let none = mount("--gid=4294967295");
+        assert_eq!(none, "--gid 4294967295: it must be from 0 to 4294967294");
         assert_eq!(mount("--threads=0"), "--threads 0: it must be from 1 to 1024");
         assert_eq!(mount("--fanout=0"), "--fanout 0: it must be at least 1");
         assert_eq!(mount("--fmask=9"), "--fmask 9: not an octal number from 0 to 777");
         let empty = mount("--memory=");
         assert!(empty.starts_with("--memory '': not a size"), "{empty}");
         assert_eq!(said(&["verify", "x", "-j", "0"]), "--jobs 0: it must be above 0");
+        let negative = said(&["mount", "a.zip", "m", "--uid", "-1"]);
+        assert!(negative.starts_with("--uid -1: it must be from 0 to"), "{negative}");
+        let negative = said(&["mount", "a.zip", "m", "--memory", "-5G"]);
+        assert!(negative.starts_with("--memory -5G: "), "{negative}");
         let verify = mount("--verify=somtimes");
         assert!(verify.starts_with("--verify somtimes: not one of always, once, off"), "{verify}");
     }
@@ -203,10 +216,16 @@ mod tests {
             let far = said(far);
             assert!(far.starts_with("unknown option ") && !far.contains("did you mean"), "{far}");
         }
+        let secret = said(&["mount", "a.zip", "m", "--password", "x"]);
+        assert!(
+            secret.starts_with("password is a secret") && secret.contains("password-file=FILE")
+        );
         let typo = said(&["verfy", "x"]);
         assert!(typo.starts_with("unknown command verfy; did you mean verify?"), "{typo}");
         let missing = said(&["ls"]);
         assert!(missing.starts_with("missing: SOURCE"), "{missing}");
+        assert_eq!(said(&["extract"]), "missing: SOURCE… OUTDIR (ffrfs extract --help)");
+        assert_eq!(said(&["convert"]), "missing: IN… OUT (ffrfs convert --help)");
     }
 
     #[test]

@@ -3,12 +3,27 @@
 use crate::format::{lmdb, mds, sidecar};
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The extension that a kept index adds to its container's name.
 pub(crate) const INDEX: &str = "ffrfs-index";
 /// The extension that a sidecar adds to its container's name.
 pub(crate) const SIDECAR: &str = sidecar::ENDING;
+
+/// What the system says of a file that has no name yet: not the temporary name, which is gone when this is read.
+pub(crate) fn without_temporary_name(error: io::Error) -> io::Error {
+    if error.raw_os_error().is_some() {
+        return error;
+    }
+    // `tempfile` gives its reason as text alone: `No such file or directory (os error 2) at path …`.
+    let said = error.to_string();
+    let number = said.split_once("(os error ").and_then(|(_, rest)| rest.split_once(')'));
+    match number.and_then(|(number, _)| number.parse().ok()) {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => error,
+    }
+}
 
 /// The path of a container's index or sidecar.
 pub(crate) fn beside(container: &Path, ending: &str) -> PathBuf {

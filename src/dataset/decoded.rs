@@ -8,6 +8,7 @@
 //! A mount locks the files that it uses; when space runs out the others are removed, the least recently used first.
 //! Imports `index_head.rs` of this directory.
 
+use super::beside::without_temporary_name;
 use super::index_head::KEY_BYTES;
 use crate::failure::{Failure, Reason};
 use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
@@ -50,7 +51,10 @@ pub(super) fn unpack_in(
     source: &dyn Source,
     options: &OpenOptions,
 ) -> Result<Unpacked, Failure> {
-    let failed = |e| Failure::output(format_args!("--spool {}", directory.display()), e);
+    let failed = |e| {
+        let e = without_temporary_name(e);
+        Failure::output(format_args!("--spool {}", directory.display()), e)
+    };
     let file = tempfile::tempfile_in(directory).map_err(failed)?;
     let file = decode_to(file, format, source, &mut |_| Ok(())).map_err(|why| match why {
         NotDecoded::Output(error) => failed(error),

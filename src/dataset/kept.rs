@@ -1,7 +1,7 @@
 //! Kept indexes: the result of scanning a whole container, and the tree of its names, which the next mount maps. They
 //! lie beside the container, or in the user's cache.
 
-use super::beside::{INDEX, beside};
+use super::beside::{INDEX, beside, without_temporary_name};
 use super::decoded::{DecodedCache, Unpacked, unpack_in};
 use super::index_head::{HEAD_BYTES, KEY_BYTES, adopted, head, key, may_replace};
 use super::opening::{Opening, Watched};
@@ -142,7 +142,9 @@ impl IndexOptions {
     pub(crate) fn spool(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.spool else { return Ok(None) };
         let is_usable = tempfile::tempfile_in(directory).map(|_| Some(directory.clone()));
-        is_usable.map_err(|e| Failure::output(format_args!("--spool {}", directory.display()), e))
+        is_usable
+            .map_err(without_temporary_name)
+            .map_err(|e| Failure::output(format_args!("--spool {}", directory.display()), e))
     }
 
     /// Whether kept indexes are used.
@@ -192,7 +194,10 @@ impl Unkept {
         for path in &self.paths {
             match self.write_to(path, container, tree) {
                 Ok(()) => return Ok(path.clone()),
-                Err(error) => errors.push(format!("{}: {error}", path.display())),
+                Err(error) => {
+                    let error = without_temporary_name(error);
+                    errors.push(format!("{}: {error}", path.display()));
+                }
             }
         }
         tracing::warn!(

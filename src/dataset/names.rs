@@ -7,13 +7,16 @@ use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
-use crate::format::{Names, counted};
+use crate::format::{Names, PartName, counted};
 use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A message names so many fields of a record.
 const MAX_SHOWN_FIELDS: u64 = 8;
+
+/// Said of names that stand twice.
+pub(super) const REFUSED: &str = "which --dup error refuses (--dup number shows all)";
 
 /// Which names samples have.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +39,8 @@ pub struct NameOptions {
     pub selection: Selection,
     /// Whether the mount has no control directory, whose name no sample can have.
     pub without_control: bool,
+    /// Whether nobody sees the names: then nobody is told why stored ones are not used.
+    pub are_unseen: bool,
 }
 
 /// How several containers are shown.
@@ -112,8 +117,12 @@ impl Opened {
     /// The options do not suit the dataset; stored names or the file of names cannot be read.
     pub fn named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         let catalog = self.all_named(options, allow_damaged)?;
-        let selected = options.selection.apply(catalog, &self.dataset, options.duplicates);
-        let catalog = selected.map_err(|failure| failure.context(self.called()))?;
+        let selected = options.selection.apply(catalog, self, options.duplicates);
+        let catalog = selected.map_err(|failure| match failure.exit {
+            // It names the containers that are meant.
+            Exit::Malformed => failure,
+            _ => failure.context(self.called()),
+        })?;
         if !options.without_control {
             self.check_reserved(&catalog, options.names.is_some())?;
         }
@@ -166,6 +175,15 @@ impl Opened {
                 }
                 Ok(StoredNames::None) => {}
                 Ok(StoredNames::Twice { path, samples }) => return Err(self.twice(&path, samples)),
+                Ok(StoredNames::Mixed { .. } | StoredNames::Unused(_)) if options.are_unseen => {}
+                Ok(StoredNames::Mixed { named, unnamed }) => {
+                    let [named, unnamed] = [named, unnamed].map(|one| self.path_of(one));
+                    tracing::warn!(
+                        "samples are numbered: {named} stores names and {unnamed} does not, so that one \
+                         tree has no names for all; --layout shards shows a directory for each container, \
+                         with the names that it stores, and --names gives each sample a name"
+                    );
+                }
                 Ok(StoredNames::Unused(why)) => {
                     tracing::warn!(
                         "the last sample looks like stored names, but they are not used: {why}"
@@ -182,11 +200,16 @@ impl Opened {
         Ok(Numbered::new(self.dataset.len(), options.fanout, suffix).into())
     }
 
+    /// The path of a container, or of the one that it lies in.
+    pub(super) fn path_of(&self, container: usize) -> &PartName {
+        self.store.part(self.dataset.part_of(container)).name()
+    }
+
     /// The error for a path that two samples, or a sample and a directory, share.
     fn twice(&self, path: &str, samples: [Option<u64>; 2]) -> Failure {
         let container = |sample: Option<u64>| {
             let (container, _) = self.dataset.container_of(sample?)?;
-            Some(self.store.part(self.dataset.part_of(container)).name())
+            Some(self.path_of(container))
         };
         let why = match samples.map(container) {
             [Some(one), Some(other)] if one == other => {
@@ -198,8 +221,7 @@ impl Opened {
             }
             [None, None] => format!("{path:?} is named twice"),
         };
-        let cure = "which --dup error refuses (--dup number shows all)";
-        Failure::new(Exit::Malformed, format!("{why}, {cure}"))
+        Failure::new(Exit::Malformed, format!("{why}, {REFUSED}"))
     }
 
     fn named_by(&self, path: &Path) -> Result<Catalog, Failure> {

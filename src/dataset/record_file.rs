@@ -7,6 +7,7 @@
 //! ```
 //! Mounts that share the file add records under its lock; readers use those that are whole.
 
+use super::beside::without_temporary_name;
 use super::index_head::{HEAD_BYTES, head, key, may_replace};
 use super::options::IndexOptions;
 use crate::format::{OpenOptions, PartName, Source};
@@ -107,7 +108,10 @@ impl RecordFile {
         for path in &self.paths {
             match self.keep_in(path, key, bytes) {
                 Ok(()) => return Ok(path.clone()),
-                Err(error) => errors.push(format!("{}: {error}", path.display())),
+                Err(error) => {
+                    let error = without_temporary_name(error);
+                    errors.push(format!("{}: {error}", path.display()));
+                }
             }
         }
         Err(errors.join("; "))

@@ -1,9 +1,10 @@
 //! Selects the names of a dataset that are shown, and their root. The selection is applied once to the tree of names,
 //! so that mounts and tools see the same. Without a selection it costs neither time nor memory.
 
-use super::open::path_bytes;
+use super::names::REFUSED;
+use super::open::{Opened, path_bytes};
 use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use std::path::PathBuf;
 
@@ -82,12 +83,13 @@ impl Selection {
     pub(crate) fn apply(
         &self,
         catalog: Catalog,
-        dataset: &Dataset,
+        opened: &Opened,
         duplicates: Duplicates,
     ) -> Result<Catalog, Failure> {
         if self.is_everything() {
             return Ok(catalog);
         }
+        let dataset = &opened.dataset;
         let top = self.top(&catalog, dataset)?;
         let mut builder = TreeBuilder::default();
         builder.take_renamed(catalog.renamed());
@@ -117,8 +119,38 @@ impl Selection {
                 builder.set_attributes(shown, *attributes);
             }
         })?;
-        let tree = builder.build().map_err(|e| Failure::usage(format!("{self}: {e}")))?;
-        Ok(Catalog::Tree(tree))
+        match builder.build() {
+            Ok(tree) => Ok(Catalog::Tree(tree)),
+            Err(NameError::Duplicate { path, samples }) => {
+                Err(self.twice(&path, samples, &catalog, opened)?)
+            }
+            Err(why) => Err(Failure::usage(format!("{self}: {why}"))),
+        }
+    }
+
+    /// The error for a path that two samples, or a sample and a directory, come to.
+    ///
+    /// # Errors
+    /// Their own paths cannot be read.
+    fn twice(
+        &self,
+        path: &str,
+        samples: [Option<u64>; 2],
+        catalog: &Catalog,
+        opened: &Opened,
+    ) -> Result<Failure, Failure> {
+        let samples: Vec<u64> = samples.into_iter().flatten().collect();
+        let stored = catalog.paths(&opened.dataset, &samples)?;
+        let stored = samples.iter().zip(stored).map(|(sample, path)| {
+            let (container, _) = opened.dataset.container_of(*sample).unwrap_or_default();
+            format!("{}: {:?}", opened.path_of(container), String::from_utf8_lossy(&path))
+        });
+        let what = match &stored.collect::<Vec<_>>()[..] {
+            [one, other] => format!("{one} and {other} are both {path:?}"),
+            [one] => format!("{one} has the name of a directory, {path:?},"),
+            _ => format!("{path:?} is named twice"),
+        };
+        Ok(Failure::new(Exit::Malformed, format!("{what} with {self}, {REFUSED}")))
     }
 
     /// The directory that becomes the root.

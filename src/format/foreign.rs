@@ -17,6 +17,7 @@ const RECOMPRESS: &str = "decompress it, or compress it with xz or zstd";
 const DOWNLOAD: &str = "the download has failed: look at its text";
 const MOUNT: &str = "mount it with mount(8), or unpack it";
 const KEEP: &str = "it is one sample: pack a directory of them with `ffrfs pack`, zip or tar";
+const LOAD: &str = "it is no dataset: programs that run models load it as it is";
 const EXPORT: &str = "write its samples to files, and pack them with `ffrfs pack`, zip or tar";
 
 /// Where a mark stands, the mark, the file's name and the advice; as the formats' own specifications give them.
@@ -53,7 +54,7 @@ const ROWS: &[Row] = &[
     (0, b"CDF\x02", "NetCDF of the classic form", EXPORT),
     (0, b"CDF\x05", "NetCDF of the classic form", EXPORT),
     (0, b"MATLAB 5.0 MAT-file", "a MATLAB file of version 5", EXPORT),
-    (0, b"GGUF", "a model in GGUF", KEEP),
+    (0, b"GGUF", "a model in GGUF", LOAD),
     (128, b"DICM", "a DICOM image", KEEP),
     (0, b"\xde\xc0\xef\xbe", "the lock file of an LMDB database", "name its data.mdb"),
     (12, b"\xde\xc0\xef\xbe", "an LMDB database of a 32-bit machine", EXPORT),

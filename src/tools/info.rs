@@ -44,6 +44,8 @@ pub(crate) struct Files {
     pub(crate) indexes: Vec<u64>,
     /// Their bytes, one per container.
     pub(crate) index_bytes: Vec<u64>,
+    /// Bytes of samples that are encrypted, if there is no password, one per container.
+    pub(crate) locked_bytes: Vec<u64>,
     /// By container: the number of its records that are files or directories by a name of their own.
     pub(crate) records: Vec<u64>,
     /// The sizes of all files that are not damaged.
@@ -53,15 +55,30 @@ pub(crate) struct Files {
 
 /// For each container, its last sample if that holds the names of a packed directory; and the number of its records.
 fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64>) {
-    let of_container = |container: &dyn Container| match catalog {
-        Catalog::Tree(_) => match container.names(container.len().saturating_sub(1)) {
+    let dataset = &opened.dataset;
+    if !matches!(catalog, Catalog::Tree(_)) {
+        return vec![(0, 0); dataset.containers().len()].into_iter().unzip();
+    }
+    let of_container = |(number, container): (usize, &dyn Container)| {
+        let is_last = number + 1 == dataset.containers().len();
+        match container.names(container.len().saturating_sub(1)) {
             Ok(Names::Tree(_)) => (1, 0),
             Ok(Names::Records(records)) => (0, records),
+            Ok(Names::Fields(fields)) => (0, container.len() / fields.max(1)),
+            // The last one's names may be those of all samples.
+            _ if is_last
+                && matches!(
+                    container.names(dataset.len().saturating_sub(1)),
+                    Ok(Names::Tree(_))
+                ) =>
+            {
+                (1, 0)
+            }
             _ => (0, 0),
-        },
-        _ => (0, 0),
+        }
     };
-    opened.dataset.containers().iter().map(|one| of_container(one.as_ref())).unzip()
+    let containers = dataset.containers().iter().map(AsRef::as_ref).enumerate();
+    containers.map(of_container).unzip()
 }
 
 /// Counts the files of a dataset, their sizes, and how many can be checked.
@@ -71,6 +88,7 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     let mut sizes = Sizes { min: u64::MAX, ..Sizes::default() };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
     let (mut count, mut index_bytes) = (0, vec![0; indexes.len()]);
+    let mut locked_bytes = vec![0; indexes.len()];
     for sample in 0..samples {
         let Some((container, index)) = opened.dataset.container_of(sample) else { break };
         let Some(located) = opened.dataset.locate(sample)? else { break };
@@ -83,6 +101,7 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             continue;
         }
         count += 1;
+        let number = container;
         let container = &opened.dataset.containers()[container];
         let is_locked = located.sample.damaged && container.is_locked(index);
         // Nothing is checked of what cannot be decrypted.
@@ -99,6 +118,7 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             if !is_locked {
                 continue;
             }
+            locked_bytes[number] += located.sample.size_bytes();
         }
         let bytes = located.sample.size_bytes();
         sizes.min = sizes.min.min(bytes);
@@ -113,5 +133,5 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
     let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
     let sizes = (count > 0).then_some(sizes);
-    Ok(Files { count, bytes, indexes, index_bytes, records, sizes, checked })
+    Ok(Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked })
 }

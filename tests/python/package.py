@@ -104,6 +104,11 @@ class PackageTest(unittest.TestCase):
         with ffrfs.mount(locked, password="open sesame") as path:
             self.assertEqual((path / "0003.bin").read_bytes(), (self.loose / "0003.bin").read_bytes())
 
+    def test_a_password_with_a_newline_is_refused_and_not_cut_there(self):
+        for wrong in ("open sesame\n", "a\nb", "a\r"):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "newline"):
+                ffrfs.mount(self.container, password=wrong)
+
     def test_announced_samples_are_fetched_ahead_on_a_read_only_mount_too(self):
         for options in ({"ro": True}, {}):
             with self.subTest(options):
@@ -117,7 +122,7 @@ class PackageTest(unittest.TestCase):
     def test_what_is_no_sample_is_refused(self):
         path = self.mounted()
         # The container has one more sample, which holds the names.
-        for wrong in ([SAMPLES + 1], [-1], [1 << 64], [1.5], [None], ["absent"], ["a\nb"], [path], ["x" * 20000]):
+        for wrong in ([SAMPLES + 1], [-1], [1 << 64], [1.5], [None], [True], [3, False], ["absent"], ["a\nb"], [path], ["x" * 20000]):
             with self.subTest(str(wrong)[:20]), self.assertRaises(ValueError):
                 ffrfs.announce(path, wrong)
         self.assertEqual(self.counters(path)["announced"], 0)
@@ -221,7 +226,7 @@ class PackageTest(unittest.TestCase):
         files = sorted(path.glob("*.bin"), reverse=True)
         for given in (files, lambda index: files[index]):
             self.assertEqual(list(ffrfs.Announced(range(3), path, given)), [0, 1, 2])
-        with self.assertRaises(IndexError):
+        with self.assertRaisesRegex(IndexError, f"files has {SAMPLES} paths, and none for index {SAMPLES}"):
             list(ffrfs.Announced([SAMPLES], path, files))
 
     def test_samplers_of_pytorch_work_through_it(self):

@@ -16,6 +16,18 @@ fn bench(targets: &[&Path], args: &[&str]) -> super::common::Outcome {
     run(Command::new(FFRFS).arg("bench").args(targets).args(QUICK).args(args))
 }
 
+#[test]
+fn what_cannot_be_mounted_is_told_in_one_line_without_a_directory_that_nobody_has_chosen() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let outcome = bench(&[Path::new("nosuchthing")], &[]);
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("nosuchthing: No such file"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("ffrfs-bench-"), "{}", outcome.stderr);
+}
+
 /// No mount of a benchmark is left.
 fn assert_no_mount_is_left(container: &Path) {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();

@@ -277,14 +277,32 @@ fn the_exit_code_of_a_failed_mount_reaches_the_caller() {
 }
 
 #[test]
+fn commands_that_write_say_what_is_missing_of_their_arguments() {
+    for (args, says) in [
+        (&["extract"][..], "missing: SOURCE… OUTDIR (ffrfs extract --help)"),
+        (
+            &["extract", "a.zip"],
+            "the directory to write to is missing: ffrfs extract SOURCE… OUTDIR",
+        ),
+        (&["convert"], "missing: IN… OUT (ffrfs convert --help)"),
+        (&["convert", "a.zip"], "the output is missing: ffrfs convert IN… OUT"),
+    ] {
+        let outcome = run(Command::new(FFRFS).args(args));
+        assert_eq!((outcome.code, outcome.stderr), (1, format!("ffrfs: {says}\n")), "{args:?}");
+    }
+}
+
+#[test]
 fn output_that_cannot_be_written_is_exit_code_6() {
     let basic = fixture("basic.ffr");
     let bad = fixture("bad_sample.ffr");
     for args in [
-        ["ls", basic.to_str().unwrap(), "-l"],
-        ["info", basic.to_str().unwrap(), "--json"],
-        ["cat", basic.to_str().unwrap(), "000003"],
-        ["verify", bad.to_str().unwrap(), "-j2"],
+        &["ls", basic.to_str().unwrap(), "-l"][..],
+        &["info", basic.to_str().unwrap(), "--json"],
+        &["cat", basic.to_str().unwrap(), "000003"],
+        &["verify", bad.to_str().unwrap(), "-j2"],
+        &["help"],
+        &["mount", "--help"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let child = Command::new(FFRFS).args(args).stdout(full).stderr(Stdio::piped()).output();

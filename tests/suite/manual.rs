@@ -195,6 +195,8 @@ fn completes(offer: Offer) {
     // Options may stand behind names.
     has(&["ffrfs", "mount", "data.ffr", "mnt", "--readdir"], &["--readdirplus"]);
     has(&["ffrfs", "ls", "data.ffr", "--recurs"], &["--recursive"]);
+    let formats = has(&["ffrfs", "convert", "--to", ""], &["zip", "tar", "ffr", "directory"]);
+    assert!(!formats.contains("data.ffr"), "{formats:?}");
     let times = ["always", "once", "off"].map(str::to_owned);
     assert_eq!(offer(&["ffrfs", "mount", "--verify", ""]), BTreeSet::from(times));
 }
@@ -224,6 +226,12 @@ fn completes_what_the_program_knows(offer: Offer) {
     }
     let offered = offer(&["ffrfs", "umount", "-z", ""]);
     assert!(offered.contains(point), "{offered:?}");
+    for command in ["umount", "stats", "set", "top"] {
+        let offered = offer(&["ffrfs", command, ""]);
+        let is_only_mounts = offered.contains(point) && !offered.contains("data.ffr");
+        assert!(is_only_mounts, "{command}: {offered:?}");
+    }
+    has(&["ffrfs", "doctor", ""], &[point]);
 }
 
 /// A path on which the shell finds this program.

@@ -134,7 +134,8 @@ fn a_user_mounts_and_unmounts_what_fstab_lets_users_mount() {
 fn the_helper_takes_the_flags_of_mount() {
     with_mount8(
         r#"
-        mount -f -t ffrfs data.ffr mnt -o "$options" || exit 1
+        mount -f -v -t ffrfs data.ffr mnt -o "$options" 2>said || exit 1
+        grep -q "^ffrfs: .*data.ffr on $1/mnt: checked$" said || { cat said >&2; exit 27; }
         is_mounted "$1/mnt" && exit 2
         mount -f -t ffrfs nowhere.ffr mnt -o "$options" 2>/dev/null && exit 3
         mount -f -t ffrfs data.ffr expected -o "$options" 2>/dev/null && exit 4

@@ -87,6 +87,7 @@ impl Tree {
         let catalog: Catalog = match dataset.stored_names(&Naming::default()).unwrap() {
             StoredNames::Tree(tree) => tree.into(),
             StoredNames::Unused(why) => panic!("{why}"),
+            StoredNames::Mixed { .. } => panic!("some containers have no names"),
             StoredNames::None | StoredNames::Fields(_) | StoredNames::Twice { .. } => {
                 Numbered::new(dataset.len(), None, Suffix::Fixed(String::new())).into()
             }

@@ -86,8 +86,12 @@ fn files_that_fall_together_when_names_are_cut_off_are_numbered() {
     assert_eq!(files(&source, &["--strip", "1"]), ["x (1).jpg", "x.jpg"]);
     assert_eq!(files(&source, &["--strip", "1", "--dup", "first"]), ["x.jpg"]);
     let refused = on("ls", &source, &["--strip", "1", "--dup", "error"]);
-    assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("\"x.jpg\" is named twice"), "{}", refused.stderr);
+    assert_eq!(refused.code, 3);
+    let both =
+        format!("{0}: \"a/x.jpg\" and {0}: \"b/x.jpg\" are both \"x.jpg\"", source.display());
+    for part in [both.as_str(), "with --strip 1, which --dup error refuses"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
 }
 
 #[test]
@@ -188,6 +192,28 @@ fn what_macos_and_windows_leave_is_counted_and_shown_only_if_it_is_asked_for() {
 }
 
 #[test]
+fn a_mount_that_shows_nothing_as_all_is_left_by_systems_says_so() {
+    let (_directory, source) = packed(&[".DS_Store", "__MACOSX/x/._y"], "x.zip");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &[]);
+        let log = mount.log();
+        assert!(log.contains("the mount is empty") && log.contains("--all shows them"), "{log}");
+    });
+}
+
+#[test]
+fn a_warning_of_changed_names_says_where_they_are_shown() {
+    let (_directory, source) = packed(&["a/x.jpg", "b/x.jpg"], "x.zip");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &source, &["strip=1"]);
+        let says = "`renamed` in .ffrfs/info.json of the mount has examples";
+        assert!(mount.log().contains(says), "{}", mount.log());
+        let info: Value = serde_json::from_slice(&mount.read(".ffrfs/info.json").unwrap()).unwrap();
+        assert!(!info["renamed"]["examples"].as_array().unwrap().is_empty(), "{info}");
+    });
+}
+
+#[test]
 fn names_that_only_look_like_those_are_shown() {
     let names = ["._", "._/x", "a.DS_Store", "x__MACOSX"];
     let (_directory, source) = packed(&names[1..], "x.zip");
@@ -260,6 +286,57 @@ fn info_counts_the_files_that_a_mount_shows() {
         "{}",
         info(&["--nested", "1"])
     );
+}
+
+#[test]
+fn info_of_containers_of_several_formats_counts_what_a_mount_shows_of_each() {
+    let (_directory, zip) = packed(&["a/one", "two"], "x.zip");
+    let info = |first: &str, second: &Path| {
+        run(Command::new(FFRFS).arg("info").args([&fixture(first), second])).ok()
+    };
+    let listed = |first: &str, second: &Path| {
+        run(Command::new(FFRFS).args(["ls", "-R"]).args([&fixture(first), second])).ok()
+    };
+    // Records stay records, though the zip brings names.
+    let text = info("images.parquet", &zip).text();
+    let alone = on("info", &fixture("images.parquet"), &[]).ok().text();
+    let records = alone.lines().find(|line| line.starts_with("records:")).unwrap();
+    assert!(text.contains(records), "{text}");
+    let first = |text: &str| text.lines().next().unwrap().to_owned();
+    assert_eq!(first(&text), first(&alone));
+    // Each brings names for all of its files: one tree, without the sample that holds names.
+    let text = info("packed_folder.ffr", &zip).text();
+    for part in ["FFRecord, 6 files", "files:      8 (", "stored: 8 files"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let mixed = listed("packed_folder.ffr", &zip);
+    let files = mixed.text().lines().filter(|line| !line.ends_with('/')).count();
+    assert_eq!((files, mixed.stderr.as_str()), (8, ""), "{}", mixed.text());
+    assert!(mixed.text().contains("a/one\n") && mixed.text().contains("two\n"));
+}
+
+#[test]
+fn samples_without_names_beside_a_packed_directory_make_all_numbered_and_that_is_explained() {
+    let [packed_directory, numbered] = ["packed_folder.ffr", "basic.ffr"].map(fixture);
+    let of =
+        |command: &str, files: &[PathBuf]| run(Command::new(FFRFS).arg(command).args(files)).ok();
+    let (_directory, zip) = packed(&["one"], "x.zip");
+    let with_zip = [numbered, packed_directory, zip];
+    let said = of("ls", &with_zip).stderr;
+    for part in [
+        "samples are numbered: ",
+        "packed_folder.ffr stores names and ",
+        "basic.ffr does not",
+        "--layout shards",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("last sample"), "{said}");
+    let text = of("info", &with_zip).text();
+    assert!(text.contains("FFRecord, 7 files") && text.contains("names:      numbered"), "{text}");
+    // What is indexed together need be no dataset.
+    let indexed = run(Command::new(FFRFS).args(["index", "--index", "none"]).args(&with_zip)).ok();
+    assert!(!indexed.stderr.contains("numbered"), "{}", indexed.stderr);
 }
 
 /// A zip file as programs on Windows write it that know no slashes.

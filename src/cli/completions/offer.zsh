@@ -2,6 +2,12 @@
 _ffrfs_mounts() {
     local -a found
     found=(${(f)"$(ffrfs completions --offer mounts 2>/dev/null)"})
+    # Where none fits, as of a relative path.
+    (( $#found )) && compadd -- $found || _files -/
+}
+_ffrfs_mounts_and_files() {
+    local -a found
+    found=(${(f)"$(ffrfs completions --offer mounts 2>/dev/null)"})
     local ret=1
     (( $#found )) && compadd -- $found && ret=0
     _files && ret=0

@@ -3,7 +3,8 @@
 use crate::daemon::patience;
 use crate::failure::Failure;
 use crate::format::PartName;
-use std::path::Path;
+use crate::io::mounts;
+use std::path::{Component, Path, PathBuf};
 
 /// An error that names the source and the mount point, each once; `name` is what the dataset is called.
 pub(crate) fn name_in(
@@ -36,8 +37,8 @@ pub(super) fn known_in(
     target: &Path,
 ) -> Failure {
     let said = failure.to_string();
-    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
-    let target = target.display().to_string();
+    let typed = target.display().to_string();
+    let target = shown(target, !is_of_silence(&failure)).display().to_string();
     let names: Vec<&str> = names.iter().map(String::as_str).chain([name]).collect();
     let has_source = names.iter().any(|name| names_whole(&said, name));
     match (has_source, names_whole(&said, &target)) {
@@ -46,11 +47,46 @@ pub(super) fn known_in(
         (false, true) if sources > 1 => failure.context(name),
         // Of several sources the message names the one that is meant.
         _ if sources > 1 => failure.context(target),
-        _ => match names.iter().chain([&&*target]).find_map(|name| behind(&said, name)) {
-            Some(rest) => failure.saying(rest).context(format_args!("{name} on {target}")),
-            None => failure.context(format_args!("{name} on {target}")),
-        },
+        _ => {
+            let rest = names.iter().chain([&&*target]).find_map(|name| behind(&said, name));
+            let rest = rest.map(str::to_owned);
+            let rest = rest
+                .or_else(|| names.iter().find_map(|name| of_it(&said, name)))
+                .or_else(|| of_mount_point(&said, &target))
+                .or_else(|| of_mount_point(&said, &typed));
+            match rest {
+                Some(rest) => failure.saying(&rest).context(format_args!("{name} on {target}")),
+                None => failure.context(format_args!("{name} on {target}")),
+            }
+        }
     }
+}
+
+/// The mount point as an absolute path; without `..`, if it may be looked at.
+fn shown(target: &Path, looks: bool) -> PathBuf {
+    let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let goes_up = target.components().any(|part| part == Component::ParentDir);
+    if !looks || !goes_up {
+        return absolute();
+    }
+    // It may be missing itself.
+    let missing = || Some(mounts::resolve(target.parent()?).ok()?.join(target.file_name()?));
+    mounts::resolve(target).ok().or_else(missing).unwrap_or_else(absolute)
+}
+
+/// Of `SOURCE is …` what is said of it.
+fn of_it(said: &str, name: &str) -> Option<String> {
+    let rest = said.strip_prefix(name).filter(|_| !name.is_empty())?;
+    rest.strip_prefix(" is ").map(|rest| format!("it is {rest}"))
+}
+
+/// What is said of a mount point that is named in front of it.
+fn of_mount_point(said: &str, target: &str) -> Option<String> {
+    ["cannot mount on", "mount point"].into_iter().find_map(|what| {
+        let rest = said.strip_prefix(what)?.strip_prefix(' ')?.strip_prefix(target)?;
+        let rest = rest.strip_prefix(": ")?;
+        Some(format!("{}: {rest}", what.strip_suffix(" on").unwrap_or(what)))
+    })
 }
 
 /// What messages may call a source, each once.
@@ -92,7 +128,6 @@ fn names_whole(said: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     fn named(said: &str, source: &str, target: &str) -> String {
         let source = PartName::Path(PathBuf::from(source));
@@ -116,6 +151,32 @@ mod tests {
                 "/mnt: /d/train.zip is mounted there",
             ),
             ("/d/train.zip on /mnt: torn", "train.zip", "/mnt", "/d/train.zip on /mnt: torn"),
+            (
+                "/d/train.zip is a 7z archive",
+                "train.zip",
+                "/mnt",
+                "/d/train.zip on /mnt: it is a 7z archive",
+            ),
+            (
+                "cannot mount on /mnt: busy",
+                "train.zip",
+                "/mnt",
+                "/d/train.zip on /mnt: cannot mount: busy",
+            ),
+            (
+                "mount point /mnt: no such directory",
+                "train.zip",
+                "/mnt",
+                "/d/train.zip on /mnt: mount point: no such directory",
+            ),
+            // As other messages name it.
+            ("/proc: busy", "train.zip", "/proc/../proc", "/d/train.zip on /proc: busy"),
+            (
+                "mount point /proc/../nosuch: missing",
+                "train.zip",
+                "/proc/../nosuch",
+                "/d/train.zip on /nosuch: mount point: missing",
+            ),
             ("/e/d/train.zip: no", "x", "/d/train", "/d/train.zip on /d/train: /e/d/train.zip: no"),
         ] {
             assert_eq!(named(said, source, target), wanted, "{said}");

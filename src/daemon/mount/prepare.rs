@@ -56,7 +56,7 @@ pub(super) fn prepare(
     let unmounter = unmounter(request, &target);
     run_programs_outside(request);
     let (opened, catalog) = open(request)?;
-    say_renamed(&catalog);
+    say_renamed(&catalog, request);
     let digest = same_digest(request, &opened, &catalog, &resumed)?;
     let (samples, has_objects) = (opened.dataset.len(), opened.store.has_objects());
     let shown = Shown::default();
@@ -171,12 +171,20 @@ fn unmounter(request: &MountRequest, target: &Target) -> Option<Arc<Unmounter>> 
     Unmounter::start(directory, request.namespace.as_deref()).map(Arc::new)
 }
 
-fn say_renamed(catalog: &Catalog) {
+fn say_renamed(catalog: &Catalog, request: &MountRequest) {
     let renamed = catalog.renamed();
     let Some(summary) = renamed.summary() else { return };
+    // `ffrfs info` takes no options for names, and would show others.
+    let examples = match request.settings.no_control {
+        true => "ffrfs ls -R with the same options shows them",
+        false => "`renamed` in .ffrfs/info.json of the mount has examples",
+    };
     match renamed.escaped + renamed.numbered + renamed.hidden {
+        0 if catalog.samples() == 0 => {
+            tracing::warn!("the mount is empty: all files are left out ({summary})");
+        }
         0 => tracing::info!("not all names are shown: {summary}"),
-        _ => tracing::warn!("some names are shown changed: {summary}; ffrfs info has examples"),
+        _ => tracing::warn!("some names are shown changed: {summary}; {examples}"),
     }
 }
 

@@ -146,7 +146,7 @@ impl MountRequest {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && may_hide(&path)? => Ok(None),
             Err(e) => Err(e),
         });
-        let hint = "; name another mount point: ffrfs mount SOURCE MOUNTPOINT";
+        let hint = "; name another mount point: ffrfs mount SOURCE… MOUNTPOINT";
         path.map_err(|e| {
             Failure::new(Exit::Mount, format!("cannot make {}: {e}{hint}", target.display()))
         })

@@ -1,8 +1,9 @@
 //! The targets of the benchmark: a private mount of containers, or an existing directory.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::io::mounts;
+use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -88,8 +89,16 @@ impl Target {
         if self.access == Access::Writable {
             command.args(["-o", "rw"]);
         }
-        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        // A file, as a daemon may keep the end of a pipe.
+        let said = directory.path().join("said");
+        let stderr = File::create(&said).map_err(failed)?;
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).status();
         let status = status.map_err(|e| Failure::new(Exit::Mount, e))?;
+        let mut said = Self::said(&std::fs::read(&said).unwrap_or_default(), &point);
+        let why = if status.success() { None } else { said.pop() };
+        for line in said {
+            say(format_args!("ffrfs: {line}"));
+        }
         let mount = Private { point, _directory: directory };
         match status.code() {
             Some(0) => Ok(Opened::Mount(mount)),
@@ -103,10 +112,18 @@ impl Target {
                     Some(8) => Exit::Unreachable,
                     _ => Exit::Mount,
                 };
-                let why = format!("{}: it cannot be mounted", self.path.display());
+                let why =
+                    why.unwrap_or_else(|| format!("{}: it cannot be mounted", self.path.display()));
                 Err(Failure::new(exit, why))
             }
         }
+    }
+
+    /// The lines that a mount has printed, without its mount point, which nobody has chosen.
+    fn said(text: &[u8], point: &Path) -> Vec<String> {
+        let text = String::from_utf8_lossy(text).replace(&format!(" on {}", point.display()), "");
+        let lines = text.lines().map(|line| line.strip_prefix("ffrfs: ").unwrap_or(line));
+        lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reports what the output's format cannot hold: nothing is left out silently.
 
+use crate::format::one_or_many;
+
 /// The number of entries or properties that were left out, or changed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Losses {
@@ -22,17 +24,41 @@ impl Losses {
     /// A summary in one line; `None` if nothing was lost.
     pub(crate) fn summary(&self) -> Option<String> {
         let counts = [
-            (self.symlinks, "symbolic links left out"),
-            (self.directories, "empty directories left out"),
-            (self.modes, "permissions not kept"),
-            (self.times, "times not kept"),
-            (self.fine_times, "times stored less precisely"),
-            (self.hard_links, "hard links written as files of their own"),
-            (self.holes, "holes written as zeros"),
-            (self.names, "names that are not UTF-8, which programs may show otherwise"),
+            (self.symlinks, "symbolic link left out", "symbolic links left out"),
+            (self.directories, "empty directory left out", "empty directories left out"),
+            (self.modes, "permission not kept", "permissions not kept"),
+            (self.times, "time not kept", "times not kept"),
+            (self.fine_times, "time stored less precisely", "times stored less precisely"),
+            (
+                self.hard_links,
+                "hard link written as a file of its own",
+                "hard links written as files of their own",
+            ),
+            (self.holes, "hole written as zeros", "holes written as zeros"),
+            (
+                self.names,
+                "name that is not UTF-8, which programs may show otherwise",
+                "names that are not UTF-8, which programs may show otherwise",
+            ),
         ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<_> = counts.map(|(count, loss)| format!("{count} {loss}")).collect();
+        let counts = counts.iter().filter(|(count, ..)| *count > 0);
+        let parts: Vec<_> =
+            counts.map(|(count, one, many)| one_or_many(*count, one, many)).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_kind_is_not_told_as_several() {
+        let losses = Losses { symlinks: 1, directories: 1, names: 2, ..Losses::default() };
+        let said = "1 symbolic link left out, 1 empty directory left out, 2 names that are not UTF-8, \
+                    which programs may show otherwise";
+        assert_eq!(losses.summary().as_deref(), Some(said));
+        let several = Losses { directories: 2, ..Losses::default() };
+        assert_eq!(several.summary().as_deref(), Some("2 empty directories left out"));
     }
 }

@@ -237,6 +237,15 @@ fn wrong_usage_of_a_mount_begins_with_the_source_and_the_mount_point() {
         let line = format!("ffrfs: /a.zip on /m: {says}");
         assert!(outcome.code == 1 && outcome.stderr.starts_with(&line), "{}", outcome.stderr);
     }
+    for (args, says) in [
+        (&["--memory", "-5"][..], "--memory -5: "),
+        (&["--uid", "-1"], "--uid -1: it must be from 0 to"),
+        (&["--password", "x"], "password is a secret"),
+        (&["-o", "include={a,b}"], "unknown mount option `b}`"),
+    ] {
+        let outcome = run(Command::new(FFRFS).args(["mount", "/a.zip", "/m"]).args(args));
+        refused(&outcome, 1, &[&format!("ffrfs: /a.zip on /m: {says}")]);
+    }
     let help = run(Command::new(FFRFS).args(["mount", "/a.zip", "/m", "--help"]));
     assert!(help.code == 0 && help.text().contains("Usage"), "{}", help.stderr);
 }
@@ -306,7 +315,7 @@ fn an_error_about_a_file_names_the_option_that_names_the_file() {
     let list = directory.path().join("list");
     fs::write(&list, b"\x01\x02\x03").unwrap();
     let neither = ffrfs(&["mount".as_ref(), list.as_os_str()]);
-    refused(&neither, 1, &["a source and a mount point are needed"]);
+    refused(&neither, 1, &["list: a container whose name has no ending", "SOURCE… MOUNTPOINT"]);
 }
 
 #[test]

@@ -421,6 +421,9 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
     let on = |command: &str| run(Command::new(FFRFS).arg(command).arg(&archive));
     let info = on("info").ok().text();
     assert!(info.contains("encrypted:  2 files; give --password-file"), "{info}");
+    let bytes = info.lines().find_map(|line| line.strip_prefix("files:      2 ("));
+    let bytes = bytes.and_then(|rest| rest.strip_suffix(" in all)")).unwrap();
+    assert!(info.lines().next().unwrap().contains(&format!("2 files, {bytes}, ")), "{info}");
     assert!(info.contains("2 files are encrypted, and checked only with the password"), "{info}");
     assert_eq!(info.matches("are checked by what the container has").count(), 0, "{info}");
     assert!(!info.contains("damaged") && !info.contains("not whole"), "{info}");

@@ -380,6 +380,10 @@ fn index_that_can_write_no_index_ends_with_exit_code_6() {
         assert_eq!(outcome.code, 6, "{}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("0 indexes written"), "{}", outcome.stderr);
+        // Words of a library, and a file that is gone.
+        for none in ["at path", ".ffrfs-index-"] {
+            assert!(!outcome.stderr.contains(none), "{}", outcome.stderr);
+        }
     }
 }
 
