@@ -18,6 +18,7 @@ use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
+use crate::io::mount_id::Made;
 use crate::io::workers::{self, Messages};
 use crate::io::{File, mounts, process};
 use crate::store::{Part, Store};
@@ -70,7 +71,7 @@ pub(super) fn prepare(
     let target = match namespace {
         // As late as possible: from here to the mount programs find an empty directory.
         None if is_here && !is_first => {
-            free_again(target, settings, resumed.supervisor, resumed.is_away)?
+            free_again(target, settings, resumed.supervisor, &resumed.made)?
         }
         None => target,
         Some(namespace) => {
@@ -269,10 +270,13 @@ fn free_again(
     target: Target,
     settings: &MountSettings,
     supervisor: Option<&Messages>,
-    is_away: bool,
+    before: &Made,
 ) -> Result<Target, Failure> {
-    if let Some(directory) = target.directory().filter(|_| !is_away)
-        && mounts::at(directory).map_err(|e| cannot_mount_on(directory, e))?.is_none()
+    // Without a device number it was taken away by a process like this one.
+    if let Some(directory) = target.directory().filter(|_| !before.device.is_empty())
+        && mounts::at(directory)
+            .map_err(|e| cannot_mount_on(directory, e))?
+            .is_none_or(|there| !before.is_on(&there.device))
     {
         return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
     }

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A mount whose source hangs, and whose daemon was killed. The next one may take so many seconds.
-fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
+pub(super) fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
     let directory = temp_dir();
     let source = Source::of(&container_in(&directory, &content()));
     let mount = Mount::started(transport, &[&source.file()], &["restarts=5"], |mut command| {
