@@ -164,6 +164,17 @@ pub fn at(target: &Path) -> io::Result<Option<Mount>> {
     Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
 }
 
+/// What is mounted in a mount, and goes when that is detached.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn beneath(mount: &Mount) -> io::Result<Vec<Mount>> {
+    let later = table()?.into_iter().skip_while(|other| other.number != mount.number).skip(1);
+    let is_in =
+        |other: &Mount| other.target != mount.target && other.target.starts_with(&mount.target);
+    Ok(later.filter(is_in).collect())
+}
+
 /// The state of a mount point.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Mounting and unmounting: directly where that is allowed, through fusermount3 where it is not.
 
-use super::connection::Device;
+use super::connection::{self, Device};
 use super::decode;
 use super::devfuse::{Channels, Shared};
 use super::ending::Ending;
@@ -171,6 +171,15 @@ impl Mounted {
     pub fn handover(&self) -> Option<(Granted, Vec<BorrowedFd<'_>>)> {
         let devices = self.channels.devices().iter().map(|device| device.as_fd());
         self.granted.map(|granted| (granted, devices.collect()))
+    }
+
+    /// As [`Handover::resend`], in the process that goes on.
+    ///
+    /// # Errors
+    /// The mount has ended.
+    pub fn resend(&self) -> io::Result<()> {
+        let device = self.channels.devices().last().ok_or(io::ErrorKind::NotConnected)?;
+        connection::resend(device.as_fd())
     }
 
     /// What has this process leave the mount to another one, which must serve by then.

@@ -281,7 +281,10 @@ fn free_again(
         return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
     }
     if let Some(supervisor) = supervisor {
-        told::tell_of_taking_away(supervisor).map_err(|e| Failure::new(Exit::Mount, e))?;
+        // One that has died believes nothing.
+        let told = told::tell_of_taking_away(supervisor)
+            .or_else(|error| if workers::has_nobody(&error) { Ok(()) } else { Err(error) });
+        told.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
     free(target, settings)
 }
@@ -338,8 +341,8 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
     let (target, state) = look_at(target)?;
     match state {
         mounts::State::Free => Ok(target),
-        mounts::State::Dead(_) => {
-            tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
+        mounts::State::Dead(dead) => {
+            say_removed(&dead);
             mounts::unmount(&target, true).map_err(|e| cannot_mount_on(&target, e))?;
             free_mount_point(&target)
         }
@@ -352,6 +355,21 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
                 target.display()
             ),
         )),
+    }
+}
+
+/// Says that a dead mount is removed, and which others go with it: those that were mounted in it. Nobody can reach them
+/// through a dead one, but who has files of them open loses nothing until it is removed.
+fn say_removed(dead: &mounts::Mount) {
+    let target = dead.target.display();
+    let lost = mounts::beneath(dead).unwrap_or_default();
+    let lost: Vec<String> = lost.iter().map(|mount| mount.target.display().to_string()).collect();
+    match lost.as_slice() {
+        [] => tracing::warn!("{target}: removing a mount whose daemon is dead"),
+        lost => tracing::error!(
+            "{target}: removing a mount whose daemon is dead, and with it what is mounted in it: {}; mount that again",
+            lost.join(", ")
+        ),
     }
 }
 
