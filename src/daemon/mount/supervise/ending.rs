@@ -58,7 +58,8 @@ impl Supervision<'_> {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
-        if !self.hung.is_empty() || !self.workers.is_empty() {
+        // A program that was to take over may have left it to others, too.
+        if !self.hung.is_empty() || !self.workers.is_empty() || self.upgrades > 0 {
             self.abort();
         }
         // That closes the descriptors.
