@@ -6,6 +6,7 @@ mod outage;
 mod upgrading;
 
 use super::deaths::Deaths;
+use super::limits;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
@@ -141,7 +142,8 @@ impl Supervision<'_> {
                     Ok(Some(messages)) => return self.work(&messages, caller),
                     Err(error) if self.told.is_none() => return Err(failed(error)),
                     Err(error) => {
-                        tracing::error!("no process can serve {} now: {error}", self.target);
+                        let why = limits::explain(failed(error), self.request);
+                        tracing::error!("no process can serve {} now: {why}", self.target);
                         let pause = self.deaths.add(Instant::now());
                         if let Some(code) = self.start_later(pause) {
                             return Ok(Supervised { code, is_worker: false });
