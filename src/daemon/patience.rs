@@ -2,7 +2,10 @@
 //! Imports `io` and `failure`.
 
 use crate::failure::{Exit, Failure};
-use crate::io::{Helper, announce, fuse_connection, mounts};
+use crate::io::fuse_connection::{self, Activity, Process};
+use crate::io::mount_id::MountId;
+use crate::io::workers::UPGRADE;
+use crate::io::{Helper, announce, mounts};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -206,17 +209,35 @@ pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
     let ours = mounts::Ours::now().ok();
     let mount =
         ours.as_ref().and_then(|ours| ours.at(target).or_else(|| Some(ours.met_by(target)?.mount)));
-    let server = mount.and_then(|mount| fuse_connection::server(&mount.device, None));
-    let what = match server.map(|server| (server.pid, server.activity())) {
-        Some((pid, fuse_connection::Activity::Stopped)) => {
-            format!(": process {pid} is stopped, kill -CONT {pid} lets it go on")
-        }
-        Some((pid, _)) => format!(": process {pid} hangs, its log may say why"),
-        None => String::new(),
-    };
+    let what = mount.map_or(String::new(), why_silent);
     let target = mount.map_or(target, |mount| &mount.target).display();
     let message = format!("{target}: {error}{what}; ffrfs umount --force {target} ends the mount");
     Failure::new(Exit::Mount, message)
+}
+
+/// Which process of a mount keeps it from answering, and what helps.
+fn why_silent(mount: &mounts::Mount) -> String {
+    let id = MountId::of(mount.number);
+    let servers = fuse_connection::servers(&mount.device, id, None);
+    let is_stopped = |server: &&Process| server.activity() == Activity::Stopped;
+    // One that goes on alone would find the others stopped.
+    let stopped: Vec<u32> = servers.iter().filter(is_stopped).map(|server| server.pid).collect();
+    match stopped.as_slice() {
+        [] => {
+            // A supervisor holds the connection, and answers nothing itself.
+            let serves = servers.iter().find(|server| !server.blocks(UPGRADE));
+            let hangs = serves.or(servers.first()).map(|server| server.pid);
+            hangs.map_or(String::new(), |pid| format!(": process {pid} hangs, its log may say why"))
+        }
+        [pid] => format!(": process {pid} is stopped: kill -CONT {pid} lets it go on"),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(u32::to_string).collect();
+            let (listed, all) = (first.join(", "), first.join(" "));
+            format!(
+                ": processes {listed} and {last} are stopped: kill -CONT {all} {last} lets them go on"
+            )
+        }
+    }
 }
 
 #[cfg(test)]

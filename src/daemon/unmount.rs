@@ -5,6 +5,7 @@ use super::patience::{self, PATIENCE};
 use crate::failure::{Exit, Failure, Reason, say};
 use crate::io::descriptor_store;
 use crate::io::fuse_connection::{self, Activity, Process};
+use crate::io::mount_id::MountId;
 use crate::io::mounts::{self, Mount};
 use std::io;
 use std::path::Path;
@@ -80,17 +81,23 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         None => return Err(failed("nothing is mounted there".into())),
     };
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
+    // What has the next mount in this place has another one.
+    let id = MountId::of(mount.number);
     let servers = match manner {
-        Manner::Force => return force(&mount).map_err(failed),
+        Manner::Force => return force(&mount, id).map_err(failed),
         Manner::Lazy => return mounts::unmount(&resolved, true).map_err(failed),
         Manner::Whole => match patience::state(&resolved) {
             // A dead mount is of no use: files of it that are still open must not keep it.
-            Ok(mounts::State::Dead(_)) => mounts::unmount(&resolved, true).map(|()| Vec::new()),
+            Ok(mounts::State::Dead(_)) => {
+                let left = fuse_connection::labelled(id);
+                mounts::unmount(&resolved, true).map_err(failed)?;
+                return wait(&left, &mount);
+            }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 return Err(patience::unanswered(&resolved, &e));
             }
             _ => {
-                let servers = servers(&mount);
+                let servers = servers(&mount, id);
                 mounts::unmount(&resolved, false).map(|()| servers)
             }
         },
@@ -123,13 +130,13 @@ fn may_not(mount: &Mount, error: &io::Error) -> Option<String> {
 }
 
 /// The processes that serve a mount or watch over that, if this user may see which they are.
-fn servers(mount: &Mount) -> Vec<Process> {
-    let seen = fuse_connection::servers(&mount.device, None);
+fn servers(mount: &Mount, id: MountId) -> Vec<Process> {
+    let seen = fuse_connection::servers(&mount.device, id, None);
     if !seen.is_empty() {
         return seen;
     }
     let told = Live::at(&mount.target).and_then(|live| live.info()).ok().map(|info| info.pid);
-    fuse_connection::servers(&mount.device, told)
+    fuse_connection::servers(&mount.device, id, told)
 }
 
 /// Waits until the processes have let go of the containers, what those lie on, and a mount point that was made for the mount.
@@ -140,6 +147,10 @@ fn wait_for_end(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
     {
         return Ok(());
     }
+    wait(servers, mount)
+}
+
+fn wait(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
     let start = Instant::now();
     for server in servers {
         if !has_ended(server, mount, start)? {
@@ -180,8 +191,11 @@ fn has_ended(server: &Process, mount: &Mount, start: Instant) -> Result<bool, Fa
 
 /// Aborts the connection; the daemon and its supervisor end then. One that was stopped goes on for that: with io_uring, the
 /// kernel has it return the requests that it holds, and a supervisor holds what the daemon has been told.
-fn force(mount: &Mount) -> io::Result<()> {
-    let servers = fuse_connection::servers(&mount.device, None);
+fn force(mount: &Mount, id: MountId) -> io::Result<()> {
+    let mut servers = fuse_connection::servers(&mount.device, id, None);
+    // With io_uring, who makes a dead mount anew holds nothing of its connection.
+    let others = fuse_connection::labelled(id);
+    servers.extend(others.into_iter().filter(|other| !servers.contains(other)).collect::<Vec<_>>());
     mounts::unmount_by_force(mount)?;
     let start = Instant::now();
     servers.iter().for_each(Process::go_on);

@@ -57,10 +57,12 @@ pub(crate) enum Refusal {
     Died,
     /// It has taken too long.
     Late,
+    /// There are not the processes, open files or memory for it.
+    Lacking,
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [Self::Refused, Self::NoProgram, Self::Died, Self::Late];
+    const ALL: [Self; 5] = [Self::Refused, Self::NoProgram, Self::Died, Self::Late, Self::Lacking];
 
     fn word(self) -> &'static str {
         match self {
@@ -68,6 +70,7 @@ impl Refusal {
             Self::NoProgram => "ffrfs-noprog",
             Self::Died => "ffrfs-died",
             Self::Late => "ffrfs-late",
+            Self::Lacking => "ffrfs-lacking",
         }
     }
 
@@ -84,6 +87,10 @@ impl Refusal {
             }
             Self::Died => "the other program has crashed, or was killed (is its file whole?)",
             Self::Late => "the other program has not begun to serve in time, and was ended",
+            Self::Lacking => {
+                "there are too few processes, open files or memory for the other program beside the one that serves \
+                 (the messages name the limit: ulimit -u, pids.max of the cgroup, ulimit -n or ulimit -v)"
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
-//! Imports `process` and `workers`.
+//! Imports `mount_id`, `procfs` and `workers`.
 
+use super::mount_id::{self, MountId};
 use super::procfs::{self, pids};
 use super::workers::UPGRADE;
 use nix::sys::signal::{Signal, kill};
@@ -99,30 +100,23 @@ fn stat(pid: u32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// The process that serves the connection whose files show `device` (`MAJOR:MINOR`), as far as this user may see that: of
-/// several that hold it, one that is stopped, since nothing goes on without it.
-/// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
-/// connection.
-#[must_use]
-pub fn server(device: &str, told: Option<u32>) -> Option<Process> {
-    let holders: Vec<Process> = holders(device.split_once(':')?.1).collect();
-    let stopped = holders.iter().find(|process| process.activity() == Activity::Stopped);
-    stopped.or(holders.first()).copied().or_else(|| unseen(told))
-}
-
 /// The process of this number, if the kernel does not show which connection it serves.
 fn unseen(told: Option<u32>) -> Option<Process> {
     let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()))?;
     Process::with_pid(told)
 }
 
-/// All processes of this program that hold a connection, and those that watch one of them, as far as this user may see that.
-/// `told` is as for [`server`].
+/// All processes of this program that hold the connection whose files show `device` (`MAJOR:MINOR`), and those that watch one
+/// of them, as far as this user may see that: for the mount `id`, which tells those of a former mount that had the same
+/// number.
+/// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
+/// connection.
 #[must_use]
-pub fn servers(device: &str, told: Option<u32>) -> Vec<Process> {
+pub fn servers(device: &str, id: MountId, told: Option<u32>) -> Vec<Process> {
     let Some((_, number)) = device.split_once(':') else { return Vec::new() };
     // Others may have got the descriptor from one of them, and are left alone.
-    let mut servers: Vec<Process> = holders(number).filter(is_ours).collect();
+    let holders = holders(number).filter(|holder| !mount_id::is_of_former(holder.pid, id));
+    let mut servers: Vec<Process> = holders.filter(is_ours).collect();
     if servers.is_empty() {
         servers.extend(unseen(told));
     }
@@ -131,6 +125,12 @@ pub fn servers(device: &str, told: Option<u32>) -> Vec<Process> {
     servers.sort_unstable_by_key(|server| server.pid);
     servers.dedup();
     servers
+}
+
+/// All processes of this program that are known to be of a mount, whether they hold its connection or not.
+#[must_use]
+pub fn labelled(id: MountId) -> Vec<Process> {
+    mount_id::holders(id).filter_map(Process::with_pid).filter(is_ours).collect()
 }
 
 fn is_ours(process: &Process) -> bool {
@@ -237,9 +237,9 @@ mod tests {
         assert_eq!(this.activity(), Activity::Runs);
         let other = Process { started: this.started + 1, ..this };
         assert_eq!(other.activity(), Activity::Ended);
-        assert_eq!(server("0:999999", Some(this.pid)), None);
-        assert_eq!(server("none", None), None);
-        assert!(servers("0:999999", None).is_empty() && servers("none", None).is_empty());
+        let id = MountId::of(u32::MAX);
+        assert!(servers("0:999999", id, None).is_empty() && servers("none", id, None).is_empty());
+        assert!(labelled(id).is_empty());
         assert_eq!(supervisor("0:999999", this.pid), None);
         assert!(!is_served("0:999999") && !is_served("none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());

@@ -18,6 +18,7 @@ pub mod heap;
 mod helper;
 mod lasting_helper;
 mod mapping;
+pub mod mount_id;
 pub mod mounts;
 mod page;
 pub mod passed_connection;

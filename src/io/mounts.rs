@@ -22,6 +22,8 @@ pub const ALWAYS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(Ms
 /// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
+    /// Its number, which is used again once it has gone ([`MountId`](super::mount_id::MountId)).
+    pub number: u32,
     /// The mount point.
     pub target: PathBuf,
     /// The file system type, such as `fuse.ffrfs`.
@@ -121,14 +123,15 @@ fn parse(table: &[u8]) -> impl Iterator<Item = Mount> {
 /// Paths may hold any other byte.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
-    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
     let target = unescape(fields.nth(1)?);
     let mut fields = fields.skip_while(|field| field != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     let options = String::from_utf8_lossy(fields.next().unwrap_or_default());
     let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    Some(Mount { target: target.into(), fs_type, source, device, user })
+    Some(Mount { number, target: target.into(), fs_type, source, device, user })
 }
 
 fn unescape(field: &[u8]) -> OsString {
@@ -159,6 +162,17 @@ fn unescape(field: &[u8]) -> OsString {
 /// /proc is not mounted.
 pub fn at(target: &Path) -> io::Result<Option<Mount>> {
     Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
+}
+
+/// What is mounted in a mount, and goes when that is detached.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn beneath(mount: &Mount) -> io::Result<Vec<Mount>> {
+    let later = table()?.into_iter().skip_while(|other| other.number != mount.number).skip(1);
+    let is_in =
+        |other: &Mount| other.target != mount.target && other.target.starts_with(&mount.target);
+    Ok(later.filter(is_in).collect())
 }
 
 /// The state of a mount point.
@@ -391,7 +405,7 @@ mod tests {
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.target, Path::new("/mnt/my data"));
         assert_eq!(mount.fs_type, "fuse.ffrfs");
-        assert_eq!((mount.device.as_str(), mount.user), ("0:51", Some(0)));
+        assert_eq!((mount.number, mount.device.as_str(), mount.user), (98, "0:51", Some(0)));
         assert_eq!(mount.source, "/data/a\\b.ffr");
     }
 
@@ -411,6 +425,7 @@ mod tests {
 
     fn ours(targets: &[&Path]) -> Ours {
         let mount = |target: &&Path| Mount {
+            number: 0,
             target: target.to_path_buf(),
             fs_type: FS_TYPE.to_owned(),
             source: OsString::new(),

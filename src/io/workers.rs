@@ -291,6 +291,12 @@ impl Worker {
     }
 }
 
+/// Whether a message could not be sent since the process at the other end has ended.
+#[must_use]
+pub fn has_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 impl Messages {
     /// The end of a program that a supervisor has started as a worker; `None` in any other program. Only the first call
     /// gives it.
@@ -402,7 +408,10 @@ mod tests {
         ours.send(b"answer", &[]).unwrap();
         assert_eq!(theirs.receive().unwrap().unwrap().bytes, b"answer");
         assert!(ours.send(&[0; MAX_MESSAGE_BYTES + 1], &[]).is_err());
+        ours.send(b"unread", &[]).unwrap();
         drop(theirs);
+        assert!(has_nobody(&ours.send(b"lost", &[]).unwrap_err()));
+        assert!(has_nobody(&ours.send(b"lost", &[]).unwrap_err()));
         assert!(ours.receive().unwrap().is_none());
     }
 

@@ -13,6 +13,7 @@ mod decode;
 mod devfuse;
 mod dispatch;
 mod ending;
+mod handover;
 mod interrupts;
 mod invalidate;
 mod leaving;
@@ -33,8 +34,9 @@ mod watch;
 pub mod wire;
 mod workers;
 
+pub use handover::Handover;
 pub use leaving::Leaver;
-pub use mount::{Handover, MountError, Mounted, ServeError, Target};
+pub use mount::{MountError, Mounted, ServeError, Target};
 pub use negotiation::{Granted, MAX_BACKGROUND};
 pub use options::{BeforeRequests, MountOptions, Readdirplus, Transport};
 pub use uring::uring_support;

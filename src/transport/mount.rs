@@ -3,7 +3,8 @@
 use super::connection::{self, Device};
 use super::decode;
 use super::devfuse::{Channels, Shared};
-use super::ending::{self, Ending};
+use super::ending::Ending;
+use super::handover::Handover;
 use super::interrupts::{Interrupts, Lookout};
 use super::invalidate::Invalidator;
 use super::leaving::{Leaver, Leaving};
@@ -16,6 +17,7 @@ use super::solo::Solo;
 use super::uring::{self, Plan, Queues};
 use super::watch::Watch;
 use super::workers::Workers;
+use crate::io::mount_id::{Made, MountId};
 use crate::io::{fusermount, heap, mounts, passed_connection};
 use crate::vfs::Vfs;
 use nix::errno::Errno;
@@ -104,35 +106,6 @@ pub enum ServeError {
 /// How long a process that leaves waits for the last answers; the kernel can send the requests to the next one.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
-/// What a process that serves a mount leaves to the next one: the descriptors, so that the kernel keeps the requests that
-/// were taken through them, and what was granted.
-#[derive(Debug)]
-pub struct Handover {
-    /// The descriptors of the connection.
-    pub devices: Vec<OwnedFd>,
-    /// What the kernel has granted.
-    pub granted: Granted,
-    /// The device number that the mount's files show, as `MAJOR:MINOR`.
-    pub device: String,
-}
-
-impl Handover {
-    /// Has the kernel send again what a process has taken that has ended since, and what is not answered yet.
-    ///
-    /// # Errors
-    /// The mount has ended.
-    pub fn resend(&self) -> io::Result<()> {
-        let device = self.devices.last().ok_or(io::ErrorKind::NotConnected)?;
-        connection::resend(device.as_fd())
-    }
-
-    /// Whether the mount has ended, so that nobody can go on with it.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.devices.last().is_none_or(ending::is_closed)
-    }
-}
-
 /// A mount, with the threads that serve its requests.
 pub struct Mounted {
     channels: Channels,
@@ -142,8 +115,9 @@ pub struct Mounted {
     prefetcher: Option<Prefetcher>,
     watch: Option<Watch>,
     ending: Option<Ending>,
-    /// As the mount table shows it.
-    device: String,
+    made: Made,
+    /// Tells others of which mount this process is.
+    _label: Option<OwnedFd>,
     granted: Option<Granted>,
 }
 
@@ -188,7 +162,7 @@ impl Mounted {
         let devices = handover.devices.into_iter().map(|device| Arc::new(Device::new(device)));
         let negotiation = Arc::new(Negotiation::resumed(handover.granted));
         let connection =
-            Connection { devices: devices.collect(), negotiation, device_number: handover.device };
+            Connection { devices: devices.collect(), negotiation, made: handover.made };
         Self::serving(vfs, target, options, None, connection)
     }
 
@@ -197,6 +171,15 @@ impl Mounted {
     pub fn handover(&self) -> Option<(Granted, Vec<BorrowedFd<'_>>)> {
         let devices = self.channels.devices().iter().map(|device| device.as_fd());
         self.granted.map(|granted| (granted, devices.collect()))
+    }
+
+    /// As [`Handover::resend`], in the process that goes on.
+    ///
+    /// # Errors
+    /// The mount has ended.
+    pub fn resend(&self) -> io::Result<()> {
+        let device = self.channels.devices().last().ok_or(io::ErrorKind::NotConnected)?;
+        connection::resend(device.as_fd())
     }
 
     /// What has this process leave the mount to another one, which must serve by then.
@@ -220,7 +203,7 @@ impl Mounted {
         })?;
         let devices = device.for_threads(options.threads);
         let connection = Connection::new(target, devices, negotiation);
-        mounts::raise_read_ahead(&connection.device_number, READ_AHEAD_KILOBYTES);
+        mounts::raise_read_ahead(&connection.made.device, READ_AHEAD_KILOBYTES);
         let serving = Self::serving(vfs, target, options, plan, connection);
         serving.inspect_err(|error| match error {
             // This process may be forbidden to.
@@ -237,7 +220,7 @@ impl Mounted {
         plan: Option<&Plan>,
         connection: Connection,
     ) -> Result<Self, MountError> {
-        let Connection { devices, negotiation, device_number } = connection;
+        let Connection { devices, negotiation, made } = connection;
         let invalidator = Arc::new(Invalidator::default());
         let ops = Ops::new(
             Arc::clone(vfs),
@@ -278,16 +261,35 @@ impl Mounted {
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
         heap::check_room_to_read().map_err(failed)?;
+        // A process that is confined may not make it.
+        let _label = made.id.and_then(|id| id.label().ok());
         options.before_requests.run().map_err(MountError::Forbidden)?;
         let _ = shared.is_open.set(());
-        let (device, granted) = (device_number, negotiation.granted());
-        Ok(Self { channels, queues, lookout, leaver, prefetcher, watch, ending, device, granted })
+        let granted = negotiation.granted();
+        Ok(Self {
+            channels,
+            queues,
+            lookout,
+            leaver,
+            prefetcher,
+            watch,
+            ending,
+            made,
+            _label,
+            granted,
+        })
     }
 
     /// The device number that its files show, as `MAJOR:MINOR`.
     #[must_use]
     pub fn device(&self) -> &str {
-        &self.device
+        &self.made.device
+    }
+
+    /// The mount, as the mount table has shown it when it was made.
+    #[must_use]
+    pub fn made(&self) -> &Made {
+        &self.made
     }
 
     /// Waits until it is unmounted, or was left to another process.
@@ -323,19 +325,21 @@ impl Mounted {
 struct Connection {
     devices: Vec<Arc<Device>>,
     negotiation: Arc<Negotiation>,
-    /// As the mount table shows it.
-    device_number: String,
+    made: Made,
 }
 
 impl Connection {
     fn new(target: &Target, devices: Vec<Arc<Device>>, negotiation: Arc<Negotiation>) -> Self {
-        let device_number = match target {
+        let made = match target {
             Target::Directory(directory) => {
-                mounts::at(directory).ok().flatten().map(|mount| mount.device)
+                let mount = mounts::at(directory).ok().flatten();
+                mount.map(|it| Made { device: it.device, id: Some(MountId::of(it.number)) })
             }
-            Target::PassedConnection(connection) => passed_connection::device_number(connection),
+            Target::PassedConnection(connection) => {
+                passed_connection::device_number(connection).map(|device| Made { device, id: None })
+            }
         };
-        Self { devices, negotiation, device_number: device_number.unwrap_or_default() }
+        Self { devices, negotiation, made: made.unwrap_or_default() }
     }
 }
 

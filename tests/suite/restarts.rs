@@ -6,6 +6,7 @@ mod opening;
 mod panics;
 mod stored;
 mod supervisor;
+mod unmounted;
 mod upgrade;
 
 use crate::common::{

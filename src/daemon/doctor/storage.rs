@@ -117,6 +117,7 @@ mod tests {
 
     fn mount(target: &str, fs_type: &str, device: &str) -> Mount {
         Mount {
+            number: 0,
             target: target.into(),
             fs_type: fs_type.to_owned(),
             source: "none".into(),

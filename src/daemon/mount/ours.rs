@@ -1,26 +1,35 @@
-//! Our own mount, in the mount table: another one may be in its place by now.
+//! Our own mount, in the mount table: another one may be in its place by now, and may even have its device number.
 
 use super::told::Told;
 use crate::daemon::patience;
+use crate::io::mount_id::Made;
 use crate::io::{fuse_connection, mounts};
 use crate::transport::Target;
 use std::io;
 
-/// The mount with this device number, if it is still in its place, or a dead one there: a process may have died before it
-/// could tell of its mount. Mounts in another namespace cannot be seen.
-pub(super) fn find(target: &Target, device: &str) -> Option<mounts::Mount> {
+/// The mount that was made, if it is still in its place. If that is not known, a dead one there: a process may have died
+/// before it could tell of its mount. Mounts in another namespace cannot be seen.
+pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
     let directory = target.directory()?;
     let mount = mounts::at(directory).ok()??;
     let is_dead = || matches!(patience::state(directory), Ok(mounts::State::Dead(_)));
-    let is_ours = mount.fs_type == mounts::FS_TYPE && (mount.device == device || is_dead());
+    let is_ours = mount.fs_type == mounts::FS_TYPE
+        && match made.device.is_empty() {
+            false => made.is_on(&mount.device),
+            true => is_dead(),
+        };
     is_ours.then_some(mount)
 }
 
-/// Has all requests of the mount fail, also those that wait.
-pub(super) fn abort(target: &Target, device: &str) {
-    if fuse_connection::abort(device).is_err()
-        && let Some(mount) = find(target, device)
-    {
+/// Has all requests of the mount fail, also those that wait. `is_here`: it is in the mount namespace of this process.
+pub(super) fn abort(target: &Target, told: &Told, is_here: bool) {
+    // Its number is given to no other connection as long as this one lives.
+    let lives = told.handover.as_ref().is_some_and(|handover| !handover.has_ended());
+    let is_ours = lives || !is_here || told.made.is_on(&told.made.device);
+    if is_ours && fuse_connection::abort(&told.made.device).is_ok() {
+        return;
+    }
+    if let Some(mount) = find(target, &told.made) {
         mounts::abort(&mount);
     }
 }
@@ -33,7 +42,7 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
         // A mount table that cannot be read says nothing.
         None => {
             let can_be_told = target.directory().is_some_and(|at| mounts::at(at).is_ok());
-            is_here && !told.is_away() && can_be_told && find(target, &told.device).is_none()
+            is_here && !told.is_away() && can_be_told && find(target, &told.made).is_none()
         }
     }
 }
@@ -58,7 +67,7 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
             && before != Some(&*mount.device)
             && !fuse_connection::is_served(&mount.device)
     });
-    let Some(made) = made else { return unmount(target, "") };
+    let Some(made) = made else { return unmount(target, &Made::default()) };
     match patience::state(&made.target) {
         // Another process serves it, which has mounted meanwhile.
         Ok(mounts::State::Mounted(_)) => return Ok(()),
@@ -73,6 +82,6 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
 ///
 /// # Errors
 /// This user may not unmount it.
-pub(super) fn unmount(target: &Target, device: &str) -> io::Result<()> {
-    find(target, device).map_or(Ok(()), |mount| mounts::unmount(&mount.target, true))
+pub(super) fn unmount(target: &Target, made: &Made) -> io::Result<()> {
+    find(target, made).map_or(Ok(()), |mount| mounts::unmount(&mount.target, true))
 }

@@ -18,6 +18,7 @@ use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
+use crate::io::mount_id::Made;
 use crate::io::workers::{self, Messages};
 use crate::io::{File, mounts, process};
 use crate::store::{Part, Store};
@@ -75,7 +76,7 @@ pub(super) fn prepare(
         None if is_first && reserved.is_some() => free(target, settings)?,
         None if is_first => target,
         // As late as possible: from here to the mount programs find an empty directory.
-        None if is_here => free_again(target, settings, resumed.supervisor, resumed.is_away)?,
+        None if is_here => free_again(target, settings, resumed.supervisor, &resumed.made)?,
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
@@ -300,15 +301,21 @@ fn free_again(
     target: Target,
     settings: &MountSettings,
     supervisor: Option<&Messages>,
-    is_away: bool,
+    before: &Made,
 ) -> Result<Target, Failure> {
-    if let Some(directory) = target.directory().filter(|_| !is_away)
-        && mounts::at(directory).map_err(|e| cannot_mount_on(directory, e))?.is_none()
+    // Without a device number it was taken away by a process like this one.
+    if let Some(directory) = target.directory().filter(|_| !before.device.is_empty())
+        && mounts::at(directory)
+            .map_err(|e| cannot_mount_on(directory, e))?
+            .is_none_or(|there| !before.is_on(&there.device))
     {
         return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
     }
     if let Some(supervisor) = supervisor {
-        told::tell_of_taking_away(supervisor).map_err(|e| Failure::new(Exit::Mount, e))?;
+        // One that has died believes nothing.
+        let told = told::tell_of_taking_away(supervisor)
+            .or_else(|error| if workers::has_nobody(&error) { Ok(()) } else { Err(error) });
+        told.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
     free(target, settings)
 }
@@ -365,8 +372,8 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
     let (target, state) = look_at(target)?;
     match state {
         mounts::State::Free => Ok(target),
-        mounts::State::Dead(_) => {
-            tracing::warn!("{}: removing a mount whose daemon is dead", target.display());
+        mounts::State::Dead(dead) => {
+            say_removed(&dead);
             mounts::unmount(&target, true).map_err(|e| cannot_mount_on(&target, e))?;
             free_mount_point(&target)
         }
@@ -379,6 +386,21 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
                 target.display()
             ),
         )),
+    }
+}
+
+/// Says that a dead mount is removed, and which others go with it: those that were mounted in it. Nobody can reach them
+/// through a dead one, but who has files of them open loses nothing until it is removed.
+fn say_removed(dead: &mounts::Mount) {
+    let target = dead.target.display();
+    let lost = mounts::beneath(dead).unwrap_or_default();
+    let lost: Vec<String> = lost.iter().map(|mount| mount.target.display().to_string()).collect();
+    match lost.as_slice() {
+        [] => tracing::warn!("{target}: removing a mount whose daemon is dead"),
+        lost => tracing::error!(
+            "{target}: removing a mount whose daemon is dead, and with it what is mounted in it: {}; mount that again",
+            lost.join(", ")
+        ),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::program::Program;
 use super::told::Told;
+use super::worker::TRY_AGAIN;
 use crate::daemon::upgrade::Refusal;
 use crate::io::procfs;
 use crate::io::workers::{Ending, Worker};
@@ -107,6 +108,7 @@ impl Running {
         match ending {
             _ if self.is_late => Refusal::Late,
             Ending::Exited(code) if code == i32::from(CANNOT_RUN) => Refusal::NoProgram,
+            Ending::Exited(code) if code == i32::from(TRY_AGAIN) => Refusal::Lacking,
             Ending::Exited(_) => Refusal::Refused,
             Ending::Killed(_) | Ending::Hangs => Refusal::Died,
         }

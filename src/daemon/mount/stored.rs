@@ -5,6 +5,7 @@ use super::ours;
 use super::request::MountRequest;
 use super::told::Told;
 use crate::failure::Failure;
+use crate::io::mount_id::MountId;
 use crate::io::workers::Message;
 use crate::io::{descriptor_store, mounts};
 use crate::transport::Target;
@@ -49,13 +50,13 @@ pub(super) fn is_possible() -> bool {
 impl Stored {
     /// `found`: it is kept already.
     pub(super) fn new(request: &MountRequest, made: bool, found: Option<&Told>) -> Self {
-        let device = found.map(|told| told.device.clone());
+        let device = found.map(|told| told.made.device.clone());
         Self { settings: seen(request), made, device }
     }
 
     /// Has the manager keep a mount in place of the one before, unless it is the same.
     pub(super) fn keep(&mut self, told: &Told) {
-        if !is_possible() || self.device.as_deref() == Some(&told.device) {
+        if !is_possible() || self.device.as_deref() == Some(&told.made.device) {
             return;
         }
         if self.device.take().is_some() {
@@ -81,7 +82,7 @@ impl Stored {
         });
         match kept {
             Ok(is_taken) => {
-                self.device = Some(told.device.clone());
+                self.device = Some(told.made.device.clone());
                 if !is_taken {
                     tracing::warn!(
                         "the service manager is slow: until it has taken the connection, the mount does not outlive its \
@@ -148,8 +149,23 @@ fn read(kept: Vec<(String, OwnedFd)>) -> io::Result<(Found, String)> {
     let settings = String::from_utf8_lossy(settings).into_owned();
     descriptors.extend(metrics);
     let told = Told::hear(Message { bytes, descriptors });
-    let told = told.ok_or_else(|| io::Error::other("another version of ffrfs has left it"))?;
+    let mut told = told.ok_or_else(|| io::Error::other("another version of ffrfs has left it"))?;
+    identify(&mut told);
     Ok((Found { told, made }, settings))
+}
+
+/// This process may be in another mount namespace than the one before it, where the same mount has another ID. As long as its
+/// connection lives, no other one has its device number.
+fn identify(told: &mut Told) {
+    let there = told.directory.as_deref().and_then(|directory| mounts::at(directory).ok()?);
+    let lives = told.handover.as_ref().is_some_and(|handover| !handover.has_ended());
+    if let Some(mount) = there.filter(|mount| lives && mount.device == told.made.device) {
+        let id = MountId::of(mount.number);
+        (told.made.id, told._label) = (Some(id), id.label().ok());
+        if let Some(handover) = &mut told.handover {
+            handover.made = told.made.clone();
+        }
+    }
 }
 
 /// Why this process cannot go on with what was told.
@@ -163,16 +179,16 @@ fn obstacle(request: &MountRequest, told: &Told, settings: &str) -> Option<&'sta
         _ if seen(request) != settings => Some("its settings have changed"),
         Some(directory) => {
             let there = mounts::at(directory).ok().flatten();
-            let is_ours = there.is_some_and(|mount| mount.device == told.device);
+            let is_ours = there.is_some_and(|mount| told.made.is_on(&mount.device));
             (!is_ours).then_some("it was unmounted")
         }
     }
 }
 
 fn unmount(told: Told) {
-    let Told { device, directory, .. } = told;
+    let Told { made, directory, .. } = told;
     if let Some(directory) = directory
-        && let Err(error) = ours::unmount(&Target::Directory(directory.clone()), &device)
+        && let Err(error) = ours::unmount(&Target::Directory(directory.clone()), &made)
     {
         tracing::warn!("{}: cannot unmount: {error}", directory.display());
     }

@@ -6,6 +6,7 @@ mod outage;
 mod upgrading;
 
 use super::deaths::Deaths;
+use super::limits;
 use super::ours;
 use super::program::{Program, Programs};
 use super::request::{Caller, MountRequest};
@@ -17,6 +18,7 @@ use super::worker::{AWAY, BROKE, TRY_AGAIN, Work, work};
 use crate::daemon::upgrade::{Refusal, starting};
 use crate::daemon::{notify, reload};
 use crate::failure::{Exit, Failure};
+use crate::io::mount_id::Made;
 use crate::io::workers::{
     Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
 };
@@ -129,10 +131,8 @@ impl Supervision<'_> {
         let watchdog = notify::watchdog();
         let mut alive_at = watchdog.map(|pause| Instant::now() + pause);
         loop {
-            if let Some(code) = self.end_unserved() {
-                return Ok(Supervised { code, is_worker: false });
-            }
-            if self.start_at.is_some_and(|at| at <= Instant::now()) {
+            let is_gone = self.seems_unmounted();
+            if !is_gone && self.start_at.is_some_and(|at| at <= Instant::now()) {
                 self.start_at = None;
                 if let Some(why) = self.outage.as_ref().and_then(Outage::is_over) {
                     return Ok(Supervised { code: self.give_up(&why), is_worker: false });
@@ -142,7 +142,8 @@ impl Supervision<'_> {
                     Ok(Some(messages)) => return self.work(&messages, caller),
                     Err(error) if self.told.is_none() => return Err(failed(error)),
                     Err(error) => {
-                        tracing::error!("no process can serve {} now: {error}", self.target);
+                        let why = limits::explain(failed(error), self.request);
+                        tracing::error!("no process can serve {} now: {why}", self.target);
                         let pause = self.deaths.add(Instant::now());
                         if let Some(code) = self.start_later(pause) {
                             return Ok(Supervised { code, is_worker: false });
@@ -157,6 +158,7 @@ impl Supervision<'_> {
             self.end_what_lingers();
             let until = self.due().into_iter().chain(self.start_at).chain(alive_at).min();
             let at_most = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let at_most = if is_gone { Some(Duration::ZERO) } else { at_most };
             let mut workers: Vec<_> = self.workers.iter_mut().map(|it| &mut it.worker).collect();
             let ended = match self.supervisor.wait(&mut workers, at_most) {
                 Ok(Event::Signal(signal)) => self.signal(signal),
@@ -165,7 +167,7 @@ impl Supervision<'_> {
                     None
                 }
                 Ok(Event::Ended(number)) => self.ended(number)?,
-                Ok(Event::Timeout) => None,
+                Ok(Event::Timeout) => is_gone.then(|| self.unmounted_before()),
                 Err(error) => Some(self.give_up(&format!("it cannot be watched: {error}"))),
             };
             if let Some(code) = ended {
@@ -405,7 +407,7 @@ impl Supervision<'_> {
                 return Some(self.give_up("no other process can go on"));
             }
             if !self.hung.is_empty() {
-                ours::abort(&self.target, self.device());
+                self.abort();
                 // Without the kernel's control files that is an unmount, which comes through if no file is open.
                 if self.is_unmounted() {
                     self.is_taken_away();
@@ -449,12 +451,14 @@ impl Supervision<'_> {
 
     /// The mount has gone, or will, and is to be made anew.
     fn is_taken_away(&mut self) {
-        self.told.iter_mut().for_each(|told| told.device.clear());
+        self.told.iter_mut().for_each(|told| told.made = Made::default());
     }
 
-    /// The device number of the mount.
-    fn device(&self) -> &str {
-        self.told.as_ref().map_or("", |told| &told.device)
+    /// Has all requests fail, also those that wait.
+    fn abort(&self) {
+        if let Some(told) = &self.told {
+            ours::abort(&self.target, told, self.request.namespace.is_none());
+        }
     }
 
     /// When to look after workers that follow, leave or hang, and after a mount that nobody serves.

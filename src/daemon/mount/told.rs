@@ -2,6 +2,7 @@
 
 use crate::daemon::metrics::Bound;
 use crate::daemon::serve::Serving;
+use crate::io::mount_id::Made;
 use crate::io::workers::{Message, Messages};
 use crate::transport::{Granted, Handover, Target};
 use std::ffi::OsStr;
@@ -20,8 +21,10 @@ pub(super) struct Resumed<'a> {
     pub(super) is_next: bool,
     /// `None`: the mount is made anew.
     pub(super) handover: Option<Handover>,
-    /// A process has taken the mount away to make it anew, and has not told of the new one.
-    pub(super) is_away: bool,
+    /// That mount; its device number is empty if a process has taken it away to make it anew, and has not told of the new one.
+    pub(super) made: Made,
+    /// Tells others of which mount this process is.
+    pub(super) _label: Option<OwnedFd>,
     /// A digest of what it showed.
     pub(super) digest: [u8; DIGEST_BYTES],
     /// The socket of its metrics.
@@ -38,7 +41,8 @@ const TAKES_AWAY: &[u8] = b"away";
 /// A status is a line for people, which may be cut.
 const MAX_STATUS_BYTES: usize = 1000;
 
-/// What a message begins with; four texts follow, each ended by a zero byte.
+/// What a message begins with; five texts follow, each ended by a zero byte. Versions before this one send no fifth text, the
+/// ID of the mount, and pass over it.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Head {
@@ -56,8 +60,10 @@ pub(super) struct Told {
     pub(super) digest: [u8; DIGEST_BYTES],
     /// `None`: no other process can go on with this mount; it can only be mounted anew.
     pub(super) handover: Option<Handover>,
-    /// As the mount table shows it; nothing if a process has taken the mount away, to make it anew.
-    pub(super) device: String,
+    /// Without a device number if a process has taken the mount away, to make it anew.
+    pub(super) made: Made,
+    /// Tells others of which mount this process is.
+    pub(super) _label: Option<OwnedFd>,
     pub(super) status: String,
     /// `None`: the caller has mounted.
     pub(super) directory: Option<PathBuf>,
@@ -67,7 +73,7 @@ pub(super) struct Told {
 
 /// The parts of a message that are sent as they are.
 struct Texts<'a> {
-    device: &'a str,
+    made: &'a Made,
     status: &'a str,
     metrics: &'a str,
     directory: Option<&'a Path>,
@@ -87,7 +93,7 @@ pub(super) fn takes_away(message: &Message) -> bool {
 pub(super) fn tell(messages: &Messages, serving: &Serving) -> io::Result<()> {
     let bound = serving.metrics.as_ref().map(|metrics| metrics.bound());
     let texts = Texts {
-        device: serving.mounted.device(),
+        made: serving.mounted.made(),
         status: &serving.status,
         metrics: bound.as_ref().map_or("", |(address, _)| address),
         directory: serving.target.directory(),
@@ -118,7 +124,9 @@ fn encode(
     let status = texts.status.as_bytes();
     let status = &status[..status.len().min(MAX_STATUS_BYTES)];
     let directory = texts.directory.map_or(&b""[..], |path| path.as_os_str().as_bytes());
-    for text in [texts.device.as_bytes(), status, texts.metrics.as_bytes(), directory] {
+    let id = texts.made.id.map_or(String::new(), |id| id.to_string());
+    let device = texts.made.device.as_bytes();
+    for text in [device, status, texts.metrics.as_bytes(), directory, id.as_bytes()] {
         bytes.extend_from_slice(text);
         bytes.push(0);
     }
@@ -138,6 +146,8 @@ impl Told {
         let (device, status, address) = (text()?, text()?, text()?);
         let directory = texts.next().filter(|path| !path.is_empty());
         let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        let id = texts.next().and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+        let made = Made { device, id };
         let devices = usize::from(u16::from_le_bytes(head.devices));
         let metrics = match address.is_empty() {
             true => None,
@@ -150,9 +160,10 @@ impl Told {
         let handover = is_whole.then(|| Handover {
             devices: descriptors,
             granted: head.granted,
-            device: device.clone(),
+            made: made.clone(),
         });
-        Some(Self { digest: head.digest, handover, device, status, directory, metrics })
+        let _label = made.id.and_then(|id| id.label().ok());
+        Some(Self { digest: head.digest, handover, made, _label, status, directory, metrics })
     }
 
     /// Tells another worker.
@@ -164,7 +175,7 @@ impl Told {
     /// The message to another worker, and the descriptors that go with it: those of the connection, then the metrics'.
     pub(super) fn message(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let texts = Texts {
-            device: &self.device,
+            made: &self.made,
             status: &self.status,
             metrics: self.metrics.as_ref().map_or("", |bound| &bound.address),
             directory: self.directory.as_deref(),
@@ -192,13 +203,13 @@ impl Told {
 
     /// Whether a process has taken the mount away, to make it anew.
     pub(super) fn is_away(&self) -> bool {
-        self.device.is_empty()
+        self.made.device.is_empty()
     }
 
     pub(super) fn resumed(self, supervisor: &Messages) -> Resumed<'_> {
-        let is_away = self.is_away();
-        let Self { handover, digest, metrics, .. } = self;
-        Resumed { supervisor: Some(supervisor), is_next: true, handover, is_away, digest, metrics }
+        let Self { handover, digest, metrics, made, _label, .. } = self;
+        let (supervisor, is_next) = (Some(supervisor), true);
+        Resumed { supervisor, is_next, handover, made, _label, digest, metrics }
     }
 }
 
@@ -209,8 +220,9 @@ mod tests {
     #[test]
     fn what_is_told_is_heard_but_of_no_other_version() {
         let directory = Path::new("/mnt/a\nb");
+        let made = Made { device: "0:51".to_owned(), id: "36.4711".parse().ok() };
         let texts = Texts {
-            device: "0:51",
+            made: &made,
             status: "60 samples",
             metrics: "localhost:9100",
             directory: Some(directory),
@@ -222,10 +234,13 @@ mod tests {
             Told::hear(Message { bytes: bytes.to_vec(), descriptors })
         };
         let told = hear(&bytes, 3).unwrap();
-        assert_eq!((told.digest, told.device.as_str()), ([7; DIGEST_BYTES], "0:51"));
+        assert_eq!((told.digest, told.made), ([7; DIGEST_BYTES], made));
         assert_eq!(told.handover.unwrap().devices.len(), 2);
         assert_eq!(told.metrics.unwrap().address, "localhost:9100");
         assert_eq!(told.directory.as_deref(), Some(directory));
+        // A program before this one sends no ID.
+        let older = hear(&bytes[..bytes.len() - "36.4711\0".len()], 3).unwrap();
+        assert_eq!((older.made.device.as_str(), older.made.id), ("0:51", None));
         let cut = hear(&bytes, 1).unwrap();
         assert!(cut.handover.is_none() && cut.metrics.is_none());
         assert!(hear(&bytes[..20], 3).is_none());

@@ -4,10 +4,10 @@ use super::limits;
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use super::told::{self, Resumed, Told};
-use crate::daemon::serve::Service;
+use crate::daemon::serve::{Service, Serving};
 use crate::failure::{Exit, Failure};
 use crate::io::process;
-use crate::io::workers::Messages;
+use crate::io::workers::{Messages, has_nobody};
 use crate::store::remote::StoreError;
 use crate::transport::Target;
 use signal_hook::consts::SIGHUP;
@@ -53,8 +53,14 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     let serving = prepared.and_then(Service::start).and_then(|serving| {
         #[cfg(debug_assertions)]
         wait_before_telling();
-        let sent = told::tell(messages, &serving);
-        sent.map_err(|error| Failure::new(Exit::Mount, error)).map(|()| serving)
+        match told::tell(messages, &serving) {
+            Ok(()) => Ok(serving),
+            Err(error) if !is_first && has_nobody(&error) => {
+                go_on_alone(&serving);
+                Ok(serving)
+            }
+            Err(error) => Err(Failure::new(Exit::Mount, error)),
+        }
     });
     match serving.map_err(|failure| limits::explain(failure, request)) {
         Ok(serving) => {
@@ -83,6 +89,20 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
             tracing::error!("{failure}");
             Ok(may_pass(&failure).unwrap_or_else(|| (caller.exit_code)(&failure)))
         }
+    }
+}
+
+/// The supervisor has died since it has started this process, which serves all the same.
+fn go_on_alone(serving: &Serving) {
+    let target = &serving.target;
+    tracing::warn!(
+        "{target}: its supervisor has ended: nobody starts another process if this one dies"
+    );
+    // Nobody else asks the kernel for what the process before this one had taken.
+    if serving.mounted.handover().is_some()
+        && let Err(error) = serving.mounted.resend()
+    {
+        tracing::debug!("{target}: {error}");
     }
 }
 

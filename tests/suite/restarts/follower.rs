@@ -225,3 +225,35 @@ fn a_daemon_that_cannot_go_on_while_its_mount_lives_is_followed_by_another() {
         assert!(is_running(supervisor));
     });
 }
+
+#[test]
+fn a_mount_that_is_given_up_keeps_nobody_waiting_though_another_program_has_left_its_connection_to_a_child()
+ {
+    if !can_resume() {
+        return;
+    }
+    let installed = Installed::new();
+    let directory = installed.directory.path();
+    fs::write(directory.join("mount"), "sleep 1000 & echo $! >child; exit 3\n").unwrap();
+    let mount = installed.mount_with(&content(), &["restarts=2"], |_| {});
+    let supervisor = parent_of(mount.pid());
+    installed.replace_by("/bin/sh".as_ref());
+    assert_eq!(upgrade(&mount).code, 5);
+    let child = fs::read_to_string(directory.join("child")).unwrap();
+    let child: i32 = child.trim().parse().unwrap();
+    let mut before = mount.pid();
+    for last in [false, false, true] {
+        send(before, Signal::SIGKILL);
+        if !last {
+            before = next_after(&mount, before);
+        }
+    }
+    wait_until("it is given up", LIMIT, || !is_running(supervisor));
+    assert!(is_running(child), "it has the connection");
+    let path = mount.path(name(7));
+    let reader = std::thread::spawn(move || fs::read(path));
+    wait_until("a reader has an answer", LIMIT, || reader.is_finished());
+    send(child, Signal::SIGKILL);
+    assert!(reader.join().unwrap().is_err());
+    assert!(mount.log().contains("is given up"), "{}", mount.log());
+}

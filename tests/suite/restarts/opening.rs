@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A mount whose source hangs, and whose daemon was killed. The next one may take so many seconds.
-fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
+pub(super) fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
     let directory = temp_dir();
     let source = Source::of(&container_in(&directory, &content()));
     let mount = Mount::started(transport, &[&source.file()], &["restarts=5"], |mut command| {
@@ -111,6 +111,38 @@ fn whoever_unmounts_while_the_next_daemon_hangs_need_not_wait_for_it() {
         }
         assert!(start.elapsed() < Duration::from_secs(60));
         source.go_on();
+    });
+}
+
+#[test]
+fn a_daemon_whose_supervisor_dies_while_it_opens_goes_on_alone() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let source = Source::of(&container_in(&directory, &content()));
+        let mount = Mount::new(transport, source.file(), &["restarts=5"]);
+        let supervisor = parent_of(mount.pid());
+        source.stop();
+        let reader = read_later(&mount);
+        // The daemon takes the request.
+        std::thread::sleep(Duration::from_millis(300));
+        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+        let mut next = 0;
+        wait_until("another is started", LIMIT, || {
+            let children = children_of(supervisor).into_iter();
+            next = children.filter(|&pid| pid != mount.pid()).max().unwrap_or(0);
+            next != 0
+        });
+        kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+        source.go_on();
+        assert_eq!(next_after(&mount, mount.pid()), next, "{}", mount.log());
+        assert!(mount.log().contains("its supervisor has ended"), "{}", mount.log());
+        assert!(mount.read(name(5)).unwrap() == content()[5]);
+        let read = reader.join().unwrap();
+        if transport == Transport::DevFuse && can_resume() {
+            assert!(read.unwrap() == content()[3], "what the dead daemon had taken");
+        }
+        mount.unmount();
+        wait_until("the daemon ends", LIMIT, || !is_running(next));
     });
 }
 

@@ -292,6 +292,29 @@ fn a_supervisor_that_can_start_no_process_gives_up_in_the_end() {
 }
 
 #[test]
+fn an_upgrade_for_which_there_are_too_few_processes_names_their_limit() {
+    if !can_resume() || !have(Need::Root) {
+        return;
+    }
+    let Some(group) = Processes::new("upgrade") else { return };
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let supervisor = parent_of(mount.pid());
+    group.set("cgroup.procs", supervisor);
+    // Too few for another process, and for its threads.
+    for limit in [1, 4] {
+        group.set("pids.max", limit);
+        let refused = ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()]);
+        assert_eq!(refused.code, 5, "{refused:?}");
+        assert!(refused.stderr.contains("too few processes"), "{refused:?}");
+        let named = format!("pids.max of the cgroup: {limit}");
+        assert!(mount.log().contains(&named), "{limit}: {}", mount.log());
+    }
+    assert!(mount.read(name(3)).unwrap() == content()[3]);
+    mount.unmount();
+    wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+}
+
+#[test]
 fn umount_by_force_ends_a_stopped_supervisor_with_its_daemon() {
     for_each_transport(|transport| {
         for is_daemon_stopped in [false, true] {

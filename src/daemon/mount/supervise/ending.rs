@@ -39,9 +39,9 @@ impl Supervision<'_> {
 
     /// Unmounts: nobody serves the mount, and nobody is to. Gives the exit code.
     pub(super) fn leave(&mut self) -> u8 {
-        let device = self.device().to_owned();
+        let made = self.told.as_ref().map(|told| told.made.clone()).unwrap_or_default();
         self.let_go();
-        match ours::unmount(&self.target, &device) {
+        match ours::unmount(&self.target, &made) {
             Ok(()) => {
                 tracing::info!("unmounted from {}", self.target);
                 Exit::Ok as u8
@@ -58,8 +58,9 @@ impl Supervision<'_> {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
-        if !self.hung.is_empty() || !self.workers.is_empty() {
-            ours::abort(&self.target, self.device());
+        // A program that was to take over may have left it to others, too.
+        if !self.hung.is_empty() || !self.workers.is_empty() || self.upgrades > 0 {
+            self.abort();
         }
         // That closes the descriptors.
         self.told = None;

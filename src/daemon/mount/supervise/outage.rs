@@ -68,12 +68,10 @@ impl Supervision<'_> {
         (PAUSE * (1 << (outage.away - 1).min(10))).min(MAX_PAUSE)
     }
 
-    /// Ends a mount that was unmounted while nobody serves it. Gives the exit code.
-    pub(super) fn end_unserved(&mut self) -> Option<u8> {
-        // A process that mounts anew takes the dead mount away for a moment.
-        let is_sure = self.can_resume() || self.workers.is_empty();
-        let is_over = self.outage.is_some() && is_sure && self.is_unmounted();
-        is_over.then(|| self.unmounted_before())
+    /// Whether the mount has gone while nobody serves it. A process that is about to make it anew may have taken it away: it
+    /// has told of that before, so that who has looked must hear all that was told before it is sure.
+    pub(super) fn seems_unmounted(&self) -> bool {
+        self.outage.is_some() && self.is_unmounted()
     }
 
     /// Somebody has unmounted it while nobody served it. Gives the exit code.
@@ -82,8 +80,10 @@ impl Supervision<'_> {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
-        // One whose connection was aborted is still there, dead; by its number it could be a new mount.
-        let _ = ours::unmount(&self.target, "");
+        // One whose connection was aborted is still there, dead. What has taken its place since is left alone: without its ID,
+        // by its number it could be a new mount.
+        let made = self.told.take().map(|told| told.made).filter(|made| made.id.is_some());
+        let _ = ours::unmount(&self.target, &made.unwrap_or_default());
         Exit::Ok as u8
     }
 }

@@ -1,10 +1,12 @@
 //! How another program comes to serve a mount. Imports the supervisor above it, whose part it is.
 
 use super::Supervision;
+use crate::daemon::mount::limits;
 use crate::daemon::mount::program::Program;
 use crate::daemon::mount::running::{Role, Running, obstacle};
 use crate::daemon::notify;
 use crate::daemon::upgrade::{self, Refusal};
+use crate::failure::{Exit, Failure};
 use crate::io::process;
 use crate::io::workers::Ending;
 
@@ -38,7 +40,8 @@ impl Supervision<'_> {
         if !self.is_upgrade_due
             && let Err(error) = self.start(Some(program))
         {
-            self.refuse(Refusal::Refused, &error.to_string());
+            let failure = limits::explain(Failure::new(Exit::Mount, error), self.request);
+            self.refuse(Refusal::Lacking, &failure.to_string());
         }
     }
 
@@ -58,6 +61,9 @@ impl Supervision<'_> {
         let why = match refusal {
             Refusal::Late => {
                 format!("it has not served for {} s, and was ended", upgrade::starting().as_secs())
+            }
+            Refusal::Lacking => {
+                format!("it has ended {ending}, for lack of what its message names")
             }
             _ => format!("it has ended {ending}"),
         };

@@ -1,0 +1,194 @@
+//! Mounts that are unmounted while nobody serves them: their processes end, and touch nothing else.
+
+use super::opening::unserved;
+use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
+use crate::common::{
+    FFRFS, Mount, Source, Transport, container_in, ffrfs, for_each_transport, is_mount_point,
+    is_running, mount_command, noise, run, temp_dir, unmount, wait_until,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{major, minor};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// The device number of what is mounted here.
+fn device(point: &Path) -> String {
+    let device = fs::metadata(point).unwrap().dev();
+    format!("{}:{}", major(device), minor(device))
+}
+
+#[test]
+fn a_supervisor_whose_mount_was_taken_away_leaves_the_next_one_in_its_place_alone() {
+    for_each_transport(|transport| {
+        let (source, mount, supervisor) = unserved(transport, "600");
+        wait_until("another is started", LIMIT, || !children_of(supervisor).is_empty());
+        let before = {
+            let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let point = mount.point().display().to_string();
+            let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&point)).unwrap();
+            line.split(' ').nth(2).unwrap().to_owned()
+        };
+        // It looks only when there is another mount.
+        send(supervisor, Signal::SIGSTOP);
+        unmount(mount.point(), true).unwrap();
+        // Of no connection that lives, so that the number of the former one can be given to another.
+        for worker in children_of(supervisor) {
+            send(worker, Signal::SIGKILL);
+        }
+        let other = temp_dir();
+        let container = container_in(&other, &[noise(77, 7_000)]);
+        run(&mut mount_command(transport, &[&container], mount.point(), &["restarts=0"])).ok();
+        let has_its_number = device(mount.point()) == before;
+        send(supervisor, Signal::SIGTERM);
+        send(supervisor, Signal::SIGCONT);
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(is_mount_point(mount.point()), "same number: {has_its_number}; {}", mount.log());
+        assert!(mount.read(name(0)).unwrap() == noise(77, 7_000));
+        run(Command::new(FFRFS).arg("umount").arg(mount.point())).ok();
+        source.go_on();
+    });
+}
+
+/// The ways to unmount.
+const WAYS: [&[&str]; 5] = [
+    &[FFRFS, "umount"],
+    &[FFRFS, "umount", "-z"],
+    &[FFRFS, "umount", "--force"],
+    &["umount", "-l"],
+    &["fusermount3", "-u"],
+];
+
+#[test]
+fn all_processes_of_a_mount_end_soon_after_it_is_unmounted_while_the_next_daemon_hangs() {
+    for way in WAYS {
+        for_each_transport(|transport| {
+            let (source, mount, supervisor) = unserved(transport, "600");
+            wait_until("another is started", LIMIT, || !children_of(supervisor).is_empty());
+            // It opens its source, and hangs.
+            std::thread::sleep(Duration::from_millis(300));
+            let workers = children_of(supervisor);
+            // A mount that can be handed over answers later, and is not unmounted by all ways meanwhile.
+            let waits = transport == Transport::DevFuse && can_resume();
+            if waits && way != ["umount", "-l"] && !way.contains(&"--force") {
+                return source.go_on();
+            }
+            let start = Instant::now();
+            run(Command::new(way[0]).args(&way[1..]).arg(mount.point())).ok();
+            let whole = way == [FFRFS, "umount"];
+            let limit = if whole { Duration::from_millis(50) } else { Duration::from_secs(5) };
+            wait_until("the supervisor ends", limit, || !is_running(supervisor));
+            wait_until("the next daemon ends", limit, || {
+                !workers.iter().any(|&pid| is_running(pid))
+            });
+            assert!(start.elapsed() < Duration::from_secs(10), "{way:?}");
+            assert!(!is_mount_point(mount.point()), "{way:?}");
+            source.go_on();
+        });
+    }
+}
+
+#[test]
+fn what_is_mounted_in_a_dead_mount_that_is_made_anew_is_named_as_lost() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let (tar, data) = (directory.path().join("outer.tar"), directory.path().join("data"));
+        fs::create_dir_all(data.join("point")).unwrap();
+        fs::write(data.join("file"), "text").unwrap();
+        run(Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&data).args(["point", "file"]))
+            .ok();
+        let outer = Mount::started(transport, &[&tar], &["restarts=5"], |mut command| {
+            // It is made anew on any kernel.
+            command.env("FFRFS_TEST_NO_RESEND", "1");
+            command
+        });
+        let inner = outer.path("point");
+        let container = container_in(&directory, &content());
+        run(&mut mount_command(transport, &[&container], &inner, &[])).ok();
+        let info = fs::read(inner.join(".ffrfs/info.json")).unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+        send(outer.pid(), Signal::SIGKILL);
+        next_after(&outer, outer.pid());
+        let log = outer.log();
+        let lost = log.lines().find(|line| line.contains(&inner.display().to_string()));
+        assert!(lost.is_some_and(|line| line.contains("ERROR")), "{log}");
+        let inner_daemon = info["pid"].as_i64().unwrap() as i32;
+        wait_until("its daemon ends", LIMIT, || !is_running(inner_daemon));
+        assert!(!is_mount_point(&inner));
+    });
+}
+
+/// What a command says of a mount that does not answer.
+fn said_of(mount: &Mount) -> String {
+    let outcome = ffrfs(&[Path::new("stats"), mount.point()]);
+    assert_eq!(outcome.code, 5, "{outcome:?}");
+    outcome.stderr
+}
+
+#[test]
+fn of_a_mount_that_does_not_answer_all_stopped_processes_are_named_or_the_daemon_that_hangs() {
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let mut both = [parent_of(mount.pid()), mount.pid()];
+    both.sort_unstable();
+    for pid in both {
+        send(pid, Signal::SIGSTOP);
+    }
+    let said = said_of(&mount);
+    for pid in both {
+        send(pid, Signal::SIGCONT);
+    }
+    let [first, second] = both;
+    let named = format!("processes {first} and {second} are stopped: kill -CONT {first} {second}");
+    assert!(said.contains(&named), "{said}");
+    if can_resume() {
+        let (source, mount, supervisor) = unserved(Transport::DevFuse, "600");
+        wait_until("another is started", LIMIT, || !children_of(supervisor).is_empty());
+        std::thread::sleep(Duration::from_millis(300));
+        let (said, workers) = (said_of(&mount), children_of(supervisor));
+        let named = workers.iter().any(|pid| said.contains(&format!("process {pid} hangs")));
+        assert!(named, "{workers:?}: {said}");
+        source.go_on();
+    }
+}
+
+#[test]
+fn a_stopped_process_of_a_former_mount_is_not_taken_for_one_of_a_mount_with_its_number() {
+    let source = {
+        let directory = temp_dir();
+        Source::of(&container_in(&directory, &content()))
+    };
+    let mut former = Mount::new(Transport::DevFuse, source.file(), &["restarts=5"]);
+    let (daemon, supervisor, number) =
+        (former.pid(), parent_of(former.pid()), device(former.point()));
+    for pid in [supervisor, daemon] {
+        send(pid, Signal::SIGSTOP);
+    }
+    unmount(former.point(), true).unwrap();
+    let directory = temp_dir();
+    let container = container_in(&directory, &[noise(5, 5_000)]);
+    former.again(Transport::DevFuse, &[&container], &["restarts=0"]);
+    let has_its_number = device(former.point()) == number;
+    former.stop();
+    let said = said_of(&former);
+    let forced = ffrfs(&[Path::new("umount"), Path::new("--force"), former.point()]);
+    let is_stopped = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let left = [supervisor, daemon].map(is_stopped);
+    for pid in [supervisor, daemon] {
+        send(pid, Signal::SIGCONT);
+    }
+    let named = format!("process {} is stopped", former.pid());
+    assert!(said.contains(&named), "same number: {has_its_number}: {said}");
+    assert_eq!(left, [true, true], "same number: {has_its_number}");
+    forced.ok();
+    wait_until("all end", LIMIT, || ![supervisor, daemon].into_iter().any(is_running));
+}
