@@ -5,6 +5,7 @@ use super::notify;
 use super::reload::Reload;
 use super::sandbox::{self, Unmounter};
 use crate::failure::{Exit, Failure};
+use crate::io::mount_id::Made;
 use crate::io::mounts;
 use crate::transport::{Leaver, Mounted, Target};
 use nix::unistd::{Pid, getppid};
@@ -59,10 +60,10 @@ impl Service {
     pub(crate) fn start(self) -> Result<Serving, Failure> {
         let Self { mounted, target, signals, status, reload, mut metrics, unmounter, .. } = self;
         let (end, digest) = (self.end, self.digest);
-        let (target, device) = (Arc::new(target), mounted.device().to_owned());
+        let (target, made) = (Arc::new(target), mounted.made().clone());
         let listener = Listener {
             target: Arc::clone(&target),
-            device,
+            made,
             status: status.clone(),
             reload,
             unmounter: unmounter.clone(),
@@ -72,7 +73,7 @@ impl Service {
         };
         if let Err(failure) = listener.start(signals) {
             if let (Some(directory), false) = (target.directory(), self.is_resumed) {
-                let _ = detach(directory, mounted.device(), unmounter.as_deref(), true);
+                let _ = detach(directory, mounted.made(), unmounter.as_deref(), true);
             }
             return Err(failure);
         }
@@ -90,7 +91,7 @@ impl Serving {
         if let Some(directory) = target.directory() {
             notify::keep_alive(directory.to_owned());
         }
-        let (device, leaver) = (mounted.device().to_owned(), mounted.leaver());
+        let (made, leaver) = (mounted.made().clone(), mounted.leaver());
         let served = mounted.serve();
         if leaver.has_left() {
             metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
@@ -102,10 +103,11 @@ impl Serving {
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
         if let Some(directory) = target.directory()
-            && mounts::at(directory).is_ok_and(|there| there.is_some_and(|it| it.device == device))
+            && mounts::at(directory)
+                .is_ok_and(|there| there.is_some_and(|it| it.device == made.device))
             && let Ok(mounts::State::Dead(_)) = mounts::state(directory)
         {
-            let _ = detach(directory, &device, unmounter.as_deref(), true);
+            let _ = detach(directory, &made, unmounter.as_deref(), true);
         }
         tracing::info!("unmounted from {target}");
         Ok(Exit::Ok)
@@ -115,7 +117,7 @@ impl Serving {
 /// The thread that handles signals.
 struct Listener {
     target: Arc<Target>,
-    device: String,
+    made: Made,
     status: String,
     reload: Reload,
     unmounter: Option<Arc<Unmounter>>,
@@ -153,7 +155,7 @@ impl Listener {
                     notify::stopping(&format!("unmounting {}", self.target));
                     match self.target.directory() {
                         Some(directory) => {
-                            unmount(directory, &self.device, self.unmounter.as_deref());
+                            unmount(directory, &self.made, self.unmounter.as_deref());
                         }
                         // Only the program that made the mount can unmount it; until then it is dead.
                         None => (self.end)(Exit::Ok),
@@ -167,30 +169,27 @@ impl Listener {
 }
 
 /// Unmounts our own mount only: if it was detached before, another one may be in its place.
-fn unmount(target: &Path, device: &str, unmounter: Option<&Unmounter>) {
+fn unmount(target: &Path, made: &Made, unmounter: Option<&Unmounter>) {
     let there = mounts::at(target).ok().flatten();
-    if there.is_none_or(|mount| mount.device != device) {
+    if there.is_none_or(|mount| mount.device != made.device) {
         return;
     }
-    let Err(error) = detach(target, device, unmounter, false) else { return };
+    let Err(error) = detach(target, made, unmounter, false) else { return };
     tracing::info!(
         "{}: {error}; it is detached now, and ends when its last open file is closed",
         target.display()
     );
-    if let Err(error) = detach(target, device, unmounter, true) {
+    if let Err(error) = detach(target, made, unmounter, true) {
         tracing::error!("{}: cannot unmount: {error}", target.display());
     }
 }
 
-/// Unmounts, by the process outside if this one is confined.
-fn detach(
-    target: &Path,
-    device: &str,
-    unmounter: Option<&Unmounter>,
-    lazy: bool,
-) -> io::Result<()> {
+/// Unmounts what is on the target if it is our own mount still, by the process outside if this one is confined: then it may not
+/// ask for the ID either, and what has our number may be another mount.
+fn detach(target: &Path, made: &Made, unmounter: Option<&Unmounter>, lazy: bool) -> io::Result<()> {
     match unmounter {
-        Some(unmounter) => unmounter.unmount(device, lazy),
-        None => mounts::unmount(target, lazy),
+        Some(unmounter) => unmounter.unmount(made, lazy),
+        None if made.is_on(&made.device) => mounts::unmount(target, lazy),
+        None => Ok(()),
     }
 }

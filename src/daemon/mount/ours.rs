@@ -2,7 +2,7 @@
 
 use super::told::Told;
 use crate::daemon::patience;
-use crate::io::mount_id::Made;
+use crate::io::mount_id::{Made, MountId};
 use crate::io::{fuse_connection, mounts};
 use crate::transport::Target;
 use std::io;
@@ -13,10 +13,12 @@ pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
     let directory = target.directory()?;
     let mount = mounts::at(directory).ok()??;
     let is_dead = || matches!(patience::state(directory), Ok(mounts::State::Dead(_)));
+    // Else it is another one, which is about to be made anew.
+    let is_left = || fuse_connection::labelled(MountId::of(mount.number)).is_empty();
     let is_ours = mount.fs_type == mounts::FS_TYPE
         && match made.device.is_empty() {
             false => made.is_on(&mount.device),
-            true => is_dead(),
+            true => is_dead() && is_left(),
         };
     is_ours.then_some(mount)
 }

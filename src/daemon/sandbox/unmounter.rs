@@ -1,6 +1,7 @@
 //! A process that stays outside of the confinement, to unmount: Landlock forbids that to all who are confined, and who is not
 //! root must start fusermount3 for it. It has nothing but a socket to the daemon, and ends with it.
 
+use crate::io::mount_id::Made;
 use crate::io::mounts;
 use crate::io::{Helper, process};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How long an unmount may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked: to unmount at once, or when nobody uses it any more. The device of the mount follows.
+/// What is asked: to unmount at once, or when nobody uses it any more. The device number of the mount follows, and behind a blank
+/// its ID.
 const WHOLE: u8 = b'w';
 const LAZY: u8 = b'l';
 /// The first question: to enter the mount namespace.
@@ -51,10 +53,11 @@ impl Unmounter {
         })
     }
 
-    /// As [`mounts::unmount`], if the mount there has this device number.
-    pub(crate) fn unmount(&self, device: &str, lazy: bool) -> io::Result<()> {
+    /// As [`mounts::unmount`], if this mount is still there.
+    pub(crate) fn unmount(&self, made: &Made, lazy: bool) -> io::Result<()> {
         let mut question = vec![if lazy { LAZY } else { WHOLE }];
-        question.extend_from_slice(device.as_bytes());
+        question.extend_from_slice(made.device.as_bytes());
+        question.extend(made.id.map(|id| format!(" {id}")).unwrap_or_default().into_bytes());
         self.ask(&question)
     }
 
@@ -74,7 +77,7 @@ impl Unmounter {
     /// Detaches our mount on `target` after a failure.
     pub(crate) fn undo(&self, target: &Path) {
         if let Ok(Some(mount)) = mounts::at(target) {
-            let _ = self.unmount(&mount.device, true);
+            let _ = self.unmount(&Made { device: mount.device, id: None }, true);
         }
     }
 }
@@ -91,10 +94,13 @@ fn answer(done: io::Result<()>) -> Vec<u8> {
 }
 
 fn unmount(target: &Path, question: &[u8]) -> io::Result<()> {
-    let (&how, device) = question.split_first().ok_or(io::ErrorKind::InvalidData)?;
+    let (&how, made) = question.split_first().ok_or(io::ErrorKind::InvalidData)?;
+    let made = str::from_utf8(made).map_err(io::Error::other)?;
+    let (device, id) = made.split_once(' ').unwrap_or((made, ""));
+    let made = Made { device: device.to_owned(), id: id.parse().ok() };
     let target = mounts::resolve(target)?;
     match mounts::at(&target)? {
-        Some(mount) if mount.fs_type == mounts::FS_TYPE && mount.device.as_bytes() == device => {
+        Some(mount) if mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device) => {
             mounts::unmount(&target, how == LAZY)
         }
         _ => Ok(()),

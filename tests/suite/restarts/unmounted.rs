@@ -57,6 +57,34 @@ fn a_supervisor_whose_mount_was_taken_away_leaves_the_next_one_in_its_place_alon
     });
 }
 
+#[test]
+fn a_daemon_whose_mount_was_taken_away_leaves_the_next_one_in_its_place_alone() {
+    for_each_transport(|transport| {
+        for sandbox in ["sandbox=auto", "sandbox=no"] {
+            let mut mount = Mount::with_samples(transport, &content(), &["restarts=5", sandbox]);
+            let (daemon, supervisor) = (mount.pid(), parent_of(mount.pid()));
+            let number = device(mount.point());
+            send(supervisor, Signal::SIGSTOP);
+            mount.stop();
+            unmount(mount.point(), true).unwrap();
+            let other = temp_dir();
+            let container = container_in(&other, &[noise(77, 7_000)]);
+            mount.again(transport, &[&container], &["restarts=0"]);
+            let has_its_number = device(mount.point()) == number;
+            send(daemon, Signal::SIGTERM);
+            send(supervisor, Signal::SIGTERM);
+            send(daemon, Signal::SIGCONT);
+            wait_until("the daemon ends", LIMIT, || !is_running(daemon));
+            send(supervisor, Signal::SIGCONT);
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+            let log = mount.log();
+            assert!(is_mount_point(mount.point()), "same number: {has_its_number}; {log}");
+            assert!(mount.read(name(0)).unwrap() == noise(77, 7_000));
+            mount.unmount();
+        }
+    });
+}
+
 /// The ways to unmount.
 const WAYS: [&[&str]; 5] = [
     &[FFRFS, "umount"],
