@@ -84,9 +84,14 @@ impl Dataset {
             .any(|names| matches!(names, Names::Members | Names::Fields(_) | Names::Records(_)));
         // Numbered samples beside a packed directory may be files of that directory, whose names were lost.
         let named = own.iter().position(|names| matches!(names, Names::Tree(_)));
-        let unnamed = own.iter().position(|names| matches!(names, Names::None | Names::Refused(_)));
+        let lacks_names = |(container, names): (&Box<dyn Container>, &Names)| {
+            matches!(names, Names::None | Names::Refused(_)) && !container.is_empty()
+        };
+        let unnamed = self.containers().iter().zip(&own).position(lacks_names);
         match own.first() {
-            _ if own.last() == Some(&Names::None) && !has_paths => Ok(StoredNames::None),
+            _ if own.iter().all(|names| *names == Names::None) && !has_paths => {
+                Ok(StoredNames::None)
+            }
             Some(&Names::Fields(fields))
                 if own.iter().all(|n| *n == Names::Fields(fields))
                     && !self.has_directories(fields)? =>

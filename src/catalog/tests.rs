@@ -208,15 +208,19 @@ fn names_that_make_no_tree_are_not_used() {
     ] {
         assert!(matches!(stored(parts).1, StoredNames::Unused(_)));
     }
-    for (parts, wanted) in
-        [(vec![nameless(), one()], (1, 0)), (vec![alike(), nameless(), one()], (0, 1))]
-    {
+    for (parts, wanted) in [
+        (vec![nameless(), one()], (1, 0)),
+        (vec![one(), nameless()], (0, 1)),
+        (vec![alike(), nameless(), one()], (0, 1)),
+    ] {
         let StoredNames::Mixed { named, unnamed } = stored(parts).1 else { panic!("no tree") };
         assert_eq!((named, unnamed), wanted);
     }
-    for parts in [vec![nameless()], vec![one(), nameless()], vec![one(), container(&[])]] {
+    for parts in [vec![nameless()], vec![nameless(), container(&[])]] {
         assert!(matches!(stored(parts).1, StoredNames::None));
     }
+    let beside_an_empty_one = stored(vec![one(), container(&[])]).1;
+    assert!(matches!(beside_an_empty_one, StoredNames::Tree(_)));
 }
 
 #[test]

@@ -101,9 +101,9 @@ fn targets() -> impl TypedValueParser<Value = Target> {
 }
 
 fn target_named(text: &str) -> Result<Target, String> {
-    match text {
+    match text.to_ascii_lowercase().as_str() {
         "directory" | "folder" => Ok(Target::Directory),
-        _ => writer_named(text)
+        text => writer_named(text)
             .map(Target::Container)
             .ok_or_else(|| format!("there are {}", endings())),
     }

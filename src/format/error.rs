@@ -63,8 +63,8 @@ pub enum Error {
         part: PartName,
     },
 
-    /// Encrypted, and there is no password that fits.
-    #[error("{part}: encrypted: give its password with --password-file")]
+    /// Encrypted, and no password was given.
+    #[error("{part}: encrypted: give --password-file")]
     Locked {
         /// The container.
         part: PartName,

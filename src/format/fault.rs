@@ -21,8 +21,10 @@ pub enum Fault {
     },
     /// The index shows that they are not all there.
     Damaged,
-    /// They are encrypted, and there is no password that fits.
+    /// They are encrypted, and no password was given.
     Locked,
+    /// They are encrypted, and the password that was given does not fit: theirs is another one, or they are damaged.
+    OtherPassword,
     /// They are not an encoding of what they should be, or are not where they should be.
     Structure(String),
     /// The operating system cannot read them.
@@ -66,6 +68,7 @@ impl Fault {
             Fault::PartChecksum { expected, found, .. } => Some((*expected, *found)),
             Fault::Damaged
             | Fault::Locked
+            | Fault::OtherPassword
             | Fault::Structure(_)
             | Fault::Unreadable(_)
             | Fault::Lacking(_) => None,
@@ -116,13 +119,18 @@ impl From<Error> for Fault {
             Error::Checksum { what, expected, found, .. } => {
                 Fault::PartChecksum { what, expected, found }
             }
-            Error::WrongPassword { .. } | Error::Locked { .. } => Fault::Locked,
-            // The container as a whole is usable, and whoever tells of a sample names its file.
-            Error::Malformed { offset_bytes, expected, found, .. } => Fault::Structure(format!(
-                "damaged: at byte {offset_bytes}: expected {expected}, found {found}"
-            )),
-            Error::Undecodable { offset_bytes, why, .. } => {
-                Fault::Structure(format!("damaged: at byte {offset_bytes}: {why}"))
+            Error::Locked { .. } => Fault::Locked,
+            Error::WrongPassword { .. } => Fault::OtherPassword,
+            // The container as a whole is usable. Whoever tells of a sample names its file; the byte may be one of a member.
+            Error::Malformed { part, offset_bytes, expected, found, .. } => {
+                let file = part.file_name().display();
+                Fault::Structure(format!(
+                    "damaged: at byte {offset_bytes} of {file}: expected {expected}, found {found}"
+                ))
+            }
+            Error::Undecodable { part, offset_bytes, why } => {
+                let file = part.file_name().display();
+                Fault::Structure(format!("damaged: at byte {offset_bytes} of {file}: {why}"))
             }
             Error::Foreign { .. } | Error::NoCheckpoints { .. } => {
                 Fault::Structure(error.to_string())
@@ -135,7 +143,7 @@ impl From<DecodeError> for Fault {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::Damaged(why) => Fault::Structure(why),
-            DecodeError::WrongPassword => Fault::Locked,
+            DecodeError::WrongPassword => Fault::OtherPassword,
         }
     }
 }
@@ -153,7 +161,10 @@ impl fmt::Display for Fault {
             Fault::Damaged => out.write_str(
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),
-            Fault::Locked => out.write_str("encrypted: give --password-file with its password"),
+            Fault::Locked => out.write_str("encrypted: give --password-file"),
+            Fault::OtherPassword => {
+                out.write_str("encrypted with another password than was given, or damaged")
+            }
             Fault::Structure(error) => out.write_str(error),
             Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
             Fault::Lacking(what) => write!(out, "not read: {what}"),

@@ -13,6 +13,7 @@ pub(super) fn pids() -> impl Iterator<Item = u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
+
 /// The text of /proc/self/status, for [`status_field`] and [`may_administer`]; empty if it cannot be read.
 #[must_use]
 pub fn status() -> String {
@@ -131,6 +132,7 @@ fn says_dying(status: &str) -> bool {
         || (pending | mask("ShdPnd")) & dumping & !kept != 0
         || (!status.is_empty() && status_field(status, "VmSize").is_none())
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

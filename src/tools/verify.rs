@@ -90,7 +90,7 @@ impl From<&Fault> for Reason {
                 found: format!("{found:#010x}"),
             },
             Fault::Damaged => Reason::Damaged,
-            Fault::Locked => Reason::Encrypted,
+            Fault::Locked | Fault::OtherPassword => Reason::Encrypted,
             Fault::Structure(error) => Reason::Structure { error: error.clone() },
             Fault::Unreadable(error) | Fault::Lacking(error) => {
                 Reason::Unreadable { error: error.clone() }

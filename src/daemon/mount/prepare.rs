@@ -73,7 +73,7 @@ pub(super) fn prepare(
     let reserved = target.directory().filter(|_| is_first).and_then(reserve);
     let target = match namespace {
         // Another process may have mounted here while the containers were opened.
-        None if is_first && reserved.is_some() => free(target, settings)?,
+        None if is_first && target.directory().is_some() => free(target, settings)?,
         None if is_first => target,
         // As late as possible: from here to the mount programs find an empty directory.
         None if is_here => free_again(target, settings, resumed.supervisor, &resumed.made)?,

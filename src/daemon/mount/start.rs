@@ -21,6 +21,7 @@ use crate::store::remote::CachePlace;
 use crate::transport::Target;
 use crate::vfs::Verify;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -77,6 +78,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         let named = log_file.as_deref().into_iter().chain(socket);
         patience::check(std::iter::once(request.target.as_path()).chain(named))?;
     }
+    let names = hold_names(request)?;
     let labels = labels(request);
     let target = target(&request.target)?;
     if target.directory().is_none() && request.settings.ro == Some(true) {
@@ -87,7 +89,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     request.open.indexes.writes = true;
     match request.foreground {
         true => in_foreground(request, target, kept, &labels, caller),
-        false => in_background(request, target, &labels, caller),
+        false => in_background(request, target, &labels, names.as_ref(), caller),
     }
 }
 
@@ -122,17 +124,22 @@ fn in_foreground(
     served
 }
 
-/// Opens names that are read from a descriptor of the caller, which a daemon would close: `--names <(program)`.
+/// Whether a path names a descriptor of this process.
+fn is_descriptor(path: &Path) -> bool {
+    ["/dev/fd/", "/proc/self/fd/"].iter().any(|directory| path.starts_with(directory))
+}
+
+/// Copies names that a descriptor of the caller gives, perhaps once, and which a daemon would close: `--names <(program)`.
 fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
     let names = &mut request.names.names;
-    let is_descriptor = |path: &Path| {
-        ["/dev/fd/", "/proc/self/fd/"].iter().any(|directory| path.starts_with(directory))
-    };
     let Some(path) = names.as_mut().filter(|path| is_descriptor(path)) else { return Ok(None) };
-    let file =
-        File::open(&path).map_err(|e| Failure::unreadable(path.display(), e).context("--names"))?;
-    *path = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
-    Ok(Some(file))
+    let copied = File::open(&path).and_then(|mut given| {
+        let mut copy = tempfile::tempfile()?;
+        io::copy(&mut given, &mut copy).map(|_| copy)
+    });
+    let copy = copied.map_err(|e| Failure::unreadable(path.display(), e).context("--names"))?;
+    *path = PathBuf::from(format!("/dev/fd/{}", copy.as_raw_fd()));
+    Ok(Some(copy))
 }
 
 /// Starts a daemon, and says whether it serves; in the daemon returns at the end of the mount.
@@ -140,6 +147,7 @@ fn in_background(
     request: &mut MountRequest,
     target: Target,
     labels: &Labels,
+    names: Option<&File>,
     caller: Caller,
 ) -> Result<u8, Failure> {
     let made = request.make_target()?;
@@ -148,8 +156,7 @@ fn in_background(
         Target::Directory(_) => None,
         Target::PassedConnection(connection) => Some(connection.as_fd()),
     };
-    let names = hold_names(request)?;
-    let kept: Vec<_> = inherited.into_iter().chain(names.as_ref().map(File::as_fd)).collect();
+    let kept: Vec<_> = inherited.into_iter().chain(names.map(File::as_fd)).collect();
     let forked = process::fork_daemon(&kept).map_err(|e| Failure::new(Exit::Mount, e));
     match forked.map_err(|failure| limits::explain(failure, request))? {
         process::Forked::Parent(report) => {
@@ -230,7 +237,8 @@ fn drop_supervisor(request: &mut MountRequest, target: &Target) {
         }
     };
     // A pipe, for example, gives its names once.
-    let read_once = request.names.names.as_ref().is_some_and(|names| !names.is_file());
+    let once = |names: &PathBuf| !names.is_file() || is_descriptor(names);
+    let read_once = request.names.names.as_ref().is_some_and(once);
     if hides || read_once {
         request.settings.restarts = 0;
     }

@@ -59,7 +59,7 @@ impl Datatype {
             Kind::Compound(members) => {
                 let shares_bytes = || {
                     let is_opaque = self.structured(members)? == self.opaque();
-                    is_opaque.then_some("fields that share bytes")
+                    is_opaque.then_some("a layout of fields")
                 };
                 members.iter().find_map(|(_, _, of)| of.unknown()).or_else(shares_bytes)
             }

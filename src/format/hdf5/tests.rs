@@ -70,7 +70,7 @@ fn fields_that_are_not_in_the_order_of_their_bytes_are_shown_in_it() {
     assert_eq!(unordered.unknown(), None);
     let shared = compound(&[("z", 4, one), ("a", 0, eight)]);
     assert_eq!(shared.descr().unwrap().0, "'|V12'");
-    assert_eq!(shared.unknown(), Some("fields that share bytes"));
+    assert_eq!(shared.unknown(), Some("a layout of fields"));
 }
 
 /// An old group of so many symbols that all have the same name, of so many bytes.

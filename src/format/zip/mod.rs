@@ -179,6 +179,20 @@ impl ZipFile {
         method::fault(head, self.password.is_some()).or((!lies_well).then_some(Fault::Extent))
     }
 
+    /// What an encrypted member is, which cannot be decrypted.
+    fn locked(&self) -> Error {
+        let part = self.source.name().clone();
+        match self.password {
+            None => Error::Locked { part },
+            Some(_) => Error::WrongPassword { part },
+        }
+    }
+
+    fn is_encrypted(&self, index: u64) -> bool {
+        let head = self.row_at(index).and_then(|row| self.head(row));
+        head.is_ok_and(|head| head.lock != Lock::None)
+    }
+
     /// The byte that the header of the traditional cipher ends in: of the CRC, or of the time where the CRC
     /// comes behind the data.
     fn check_bytes(head: &Head) -> [u8; 2] {
@@ -343,7 +357,7 @@ impl Container for ZipFile {
         let at = head.offset_bytes.saturating_add(self.shift_bytes);
         let part = || self.source.name().clone();
         self.decode_as(&head, stored, out).map_err(|error| match error {
-            DecodeError::WrongPassword => Error::Locked { part: part() },
+            DecodeError::WrongPassword => self.locked(),
             DecodeError::Damaged(why) => Error::Undecodable { part: part(), offset_bytes: at, why },
         })
     }
@@ -403,9 +417,7 @@ impl Container for ZipFile {
         let at = self.row_at(index)?;
         match self.targets.get(index) {
             Some(target) => Ok(target.to_vec()),
-            None if self.is_locked(index) => {
-                Err(Error::Locked { part: self.source.name().clone() })
-            }
+            None if self.is_encrypted(index) => Err(self.locked()),
             None => {
                 let at = self.directory_at.saturating_add(at);
                 let expected = "the target of a symbolic link";

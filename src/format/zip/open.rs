@@ -358,7 +358,7 @@ impl ZipFile {
             match self.read_target(index, *row, &mut encrypted) {
                 Some(target) if targets.bytes() < MAX_TARGETS_BYTES => targets.push(index, &target),
                 // Encrypted ones are counted with the other encrypted members.
-                _ => add(&mut unread, !self.is_locked(index)),
+                _ => add(&mut unread, !self.is_encrypted(index)),
             }
         }
         self.targets = targets;

@@ -10,8 +10,8 @@ const MAX_RETRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum of any pause, unless the store asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// A request is not retried later than this, but for the first failure since bytes last came: a machine that was suspended, or
-/// stood still, finds its time over when it goes on.
+/// A request is not retried later than this, but once if it has not failed since bytes last came: a machine that was suspended,
+/// or stood still, finds its time over when it goes on.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// The failures of one request.
@@ -20,6 +20,8 @@ pub(super) struct Retries {
     /// Failures since bytes last came.
     failures: u32,
     attempts: u32,
+    /// Whether it was sent again although its time was over.
+    was_late: bool,
 }
 
 impl Retries {
@@ -39,9 +41,11 @@ impl Retries {
         self.failures += 1;
         let pause =
             longest.mul_f64(random.clamp(0.0, 1.0)).max(error.retry_after.unwrap_or_default());
-        let is_asked_for = error.retry_after.is_some();
-        let is_in_time = elapsed + pause < TOTAL || (self.failures == 1 && !is_asked_for);
-        is_in_time.then_some(pause)
+        if elapsed + pause < TOTAL {
+            return Some(pause);
+        }
+        let stood_still = self.failures == 1 && error.retry_after.is_none();
+        (stood_still && !std::mem::replace(&mut self.was_late, true)).then_some(pause)
     }
 
     /// The number of failed attempts.
@@ -86,11 +90,10 @@ mod tests {
     fn nothing_is_sent_again_after_a_minute_but_once_or_if_it_cannot_succeed() {
         let late = Duration::from_secs(60);
         let (mut retries, timed_out) = (Retries::default(), error(ErrorKind::TimedOut));
-        for _ in 0..2 {
-            assert!(retries.pause(&timed_out, late, 0.0).is_some(), "the machine stood still");
-            assert_eq!(retries.pause(&timed_out, late, 0.0), None);
-            retries.progressed();
-        }
+        assert!(retries.pause(&timed_out, late, 0.0).is_some(), "the machine stood still");
+        assert_eq!(retries.pause(&timed_out, late, 0.0), None);
+        retries.progressed();
+        assert_eq!(retries.pause(&timed_out, late, 0.0), None, "once");
         for kind in [ErrorKind::NotFound, ErrorKind::Denied, ErrorKind::Changed] {
             assert_eq!(Retries::default().pause(&error(kind), Duration::ZERO, 0.0), None);
         }

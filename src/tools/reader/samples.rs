@@ -111,38 +111,61 @@ impl<'a> SampleReader<'a> {
         if !prefix.is_empty() {
             take(Chunk::Data(&prefix))?;
         }
-        if let Content::Sparse(size) = located.sample.content
-            && located.sample.checksum.is_some()
-            && !self.is_all_pieces(&located)?
-        {
-            // The checksum is of all that is stored, with what stands between the pieces.
-            self.check_held(&located, scratch, None)?;
-            return self.pieces(&located, None, 0..size, scratch, take);
-        }
-        let take: &mut TakeChunk = &mut |chunk| {
-            hashing.update(&chunk);
-            take(chunk)
-        };
-        match located.sample.content {
-            Content::Sparse(size) => self.pieces(&located, None, 0..size, scratch, take)?,
-            _ => self.held(&located, scratch, take)?,
+        if let Content::Sparse(size) = located.sample.content {
+            self.pieces_of_part(&located, size, &mut hashing, scratch, take)?;
+        } else {
+            self.held(&located, scratch, &mut |chunk| {
+                hashing.update(&chunk);
+                take(chunk)
+            })?;
         }
         Ok(hashing.finish().map(drop)?)
     }
 
-    /// Whether the pieces of a file fill its extent, without anything between them.
-    fn is_all_pieces(&self, located: &Located) -> Result<bool, Fault> {
+    /// Passes on a file of pieces, and hashes all that is stored of it, with what stands between them.
+    fn pieces_of_part(
+        &self,
+        located: &Located,
+        size: u64,
+        hashing: &mut Hashing,
+        scratch: &mut Scratch,
+        take: &mut TakeChunk,
+    ) -> Result<(), Stop> {
         let container = self.container(located);
-        let (mut at, mut bytes) = (0, 0_u64);
-        while let Some(piece) = container.piece(located.index, at)? {
-            bytes = bytes.saturating_add(piece.length_bytes);
+        let base = self.opened.dataset.base_of(located.container);
+        let (mut stored_at, mut at) = (located.sample.offset_bytes, 0);
+        while let Some(piece) = container.piece(located.index, at).map_err(Fault::from)? {
+            let start = base.saturating_add(piece.offset_bytes);
             let end = piece.at_bytes.saturating_add(piece.length_bytes);
-            if end <= at {
-                return Err(Fault::Damaged);
+            if piece.at_bytes < at || start < stored_at || end <= at {
+                return Err(Fault::Damaged.into());
             }
+            self.range(located, stored_at..start, &mut scratch.buffer, &mut |between, _| {
+                hashing.update(&Chunk::Data(between));
+                Ok(())
+            })?;
+            if piece.at_bytes > at {
+                take(Chunk::Hole(piece.at_bytes - at))?;
+            }
+            stored_at = start.saturating_add(piece.length_bytes);
+            self.range(located, start..stored_at, &mut scratch.buffer, &mut |bytes, _| {
+                hashing.update(&Chunk::Data(bytes));
+                Ok(take(Chunk::Data(bytes))?)
+            })?;
             at = end;
         }
-        Ok(bytes == located.sample.length_bytes)
+        if at < size {
+            take(Chunk::Hole(size - at))?;
+        }
+        self.range(
+            located,
+            stored_at..located.sample.end_bytes(),
+            &mut scratch.buffer,
+            &mut |behind, _| {
+                hashing.update(&Chunk::Data(behind));
+                Ok(())
+            },
+        )
     }
 
     /// Reads all bytes of a sample in its container, decoded if they are encoded, and compares their checksum. Returns
@@ -187,15 +210,26 @@ impl<'a> SampleReader<'a> {
         take: &mut TakeStored,
     ) -> Result<(), Stop> {
         let at = located.sample;
-        let mut done = 0;
-        buffer.reserve(at.length_bytes.min(SPAN_BYTES) as usize);
-        while done < at.length_bytes {
+        self.range(located, at.offset_bytes..at.end_bytes(), buffer, take)
+    }
+
+    /// Passes on a range of the part that a sample lies in; each slice says whether it is the last.
+    fn range(
+        &self,
+        located: &Located,
+        range: Range<u64>,
+        buffer: &mut Buffer,
+        take: &mut TakeStored,
+    ) -> Result<(), Stop> {
+        let mut at = range.start;
+        buffer.reserve(range.end.saturating_sub(at).min(SPAN_BYTES) as usize);
+        while at < range.end {
             self.interrupt.check()?;
-            let length = (at.length_bytes - done).min(SPAN_BYTES) as usize;
-            let target = &mut buffer.as_mut_slice()[..length];
-            self.fetch(located, target, at.offset_bytes + done)?;
-            done += length as u64;
-            take(target, done == at.length_bytes)?;
+            let length = (range.end - at).min(SPAN_BYTES);
+            let target = &mut buffer.as_mut_slice()[..length as usize];
+            self.fetch(located, target, at)?;
+            at += length;
+            take(target, at == range.end)?;
         }
         Ok(())
     }
@@ -274,12 +308,12 @@ impl<'a> SampleReader<'a> {
         let (size, container) = (located.sample.size_bytes(), self.container(located));
         match container.content_in_stream(located.index).map_err(Fault::from)? {
             Content::Stored | Content::Sparse(_) => {
-                self.pieces(located, Some(stream), 0..size, scratch, take)
+                self.pieces(located, stream, 0..size, scratch, take)
             }
             Content::Prefixed(_) => {
                 let prefix = container.prefix(located.index).map_err(Fault::from)?;
                 take(Chunk::Data(&prefix))?;
-                self.pieces(located, Some(stream), prefix.len() as u64..size, scratch, take)
+                self.pieces(located, stream, prefix.len() as u64..size, scratch, take)
             }
             Content::Encoded(_) => {
                 let range = container.piece(located.index, 0).map_err(Fault::from)?;
@@ -288,7 +322,7 @@ impl<'a> SampleReader<'a> {
                     return Err(too_large(size.max(length)).into());
                 }
                 let (mut range, mut made) = (Vec::new(), vec![0; size as usize]);
-                self.pieces(located, Some(stream), 0..length, scratch, &mut |chunk| {
+                self.pieces(located, stream, 0..length, scratch, &mut |chunk| {
                     if let Chunk::Data(bytes) = chunk {
                         range.extend_from_slice(bytes);
                     }
@@ -304,7 +338,7 @@ impl<'a> SampleReader<'a> {
     fn pieces(
         &self,
         located: &Located,
-        stream: Option<&dyn Intervals>,
+        stream: &dyn Intervals,
         part: Range<u64>,
         scratch: &mut Scratch,
         take: &mut TakeChunk,
@@ -328,21 +362,10 @@ impl<'a> SampleReader<'a> {
                 self.interrupt.check()?;
                 let offset = piece.offset_bytes + (at - piece.at_bytes);
                 let length = (end - at).min(SPAN_BYTES);
-                let bytes = match stream {
-                    Some(stream) => {
-                        let interval = stream.interval(offset).ok_or(Fault::Damaged)?;
-                        let bytes = self.interval(located, stream, &interval, scratch)?;
-                        let from = (offset - interval.decoded.start) as usize;
-                        &bytes[from..bytes.len().min(from + length as usize)]
-                    }
-                    None => {
-                        let base = self.opened.dataset.base_of(located.container);
-                        scratch.buffer.reserve(length as usize);
-                        let target = &mut scratch.buffer.as_mut_slice()[..length as usize];
-                        self.fetch(located, target, base + offset)?;
-                        &*target
-                    }
-                };
+                let interval = stream.interval(offset).ok_or(Fault::Damaged)?;
+                let bytes = self.interval(located, stream, &interval, scratch)?;
+                let from = (offset - interval.decoded.start) as usize;
+                let bytes = &bytes[from..bytes.len().min(from + length as usize)];
                 take(Chunk::Data(bytes))?;
                 at += bytes.len() as u64;
             }

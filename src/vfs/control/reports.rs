@@ -122,6 +122,7 @@ impl Control {
             Fault::Structure(what) => escape(what.as_bytes()),
             Fault::Damaged => "damaged".to_owned(),
             Fault::Locked => "encrypted".to_owned(),
+            Fault::OtherPassword => "encrypted with another password, or damaged".to_owned(),
             Fault::Unreadable(error) | Fault::Lacking(error) => escape(error.as_bytes()),
         };
         let none = || ("-".to_owned(), "-".to_owned());

@@ -137,7 +137,12 @@ impl Namespace {
             Kind::File => attr,
             Kind::Symlink => {
                 // One that cannot be read is there, and readlink says what is wrong with it.
-                let target = container.link_target(located.index).unwrap_or_default();
+                let target = match container.link_target(located.index) {
+                    Err(error @ (Error::Unreadable { .. } | Error::Checksum { .. })) => {
+                        return Err(failed(error));
+                    }
+                    target => target.unwrap_or_default(),
+                };
                 let size = target.len() as u64;
                 Attr { kind: FileKind::Symlink, size, stored_bytes: 0, mode: 0o777, ..attr }
             }

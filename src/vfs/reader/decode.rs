@@ -66,7 +66,7 @@ impl Reader {
     fn full_decode(&self, located: &Located, spool: Option<Spool>) -> Result<FullDecode, Fault> {
         let at = located.sample;
         let decoder = self.samples.container(located).decoder(located.index, None);
-        let decoder = decoder.map_err(|error| Fault::Structure(error.to_string()))?;
+        let decoder = decoder.map_err(Fault::from)?;
         let decoder = decoder.ok_or_else(|| too_large(at.working_bytes()))?;
         // So that checkpoints take an eighth of the memory at most.
         let eighth = self.memory.budget().cap_bytes() / 8;

@@ -280,7 +280,7 @@ impl Reader {
         let located = &task.located;
         let container = self.samples.container(located);
         let piece = container.piece(located.index, at);
-        let Some(piece) = piece.map_err(|error| Fault::Structure(error.to_string()))? else {
+        let Some(piece) = piece.map_err(Fault::from)? else {
             return Ok(None);
         };
         let start = at.max(piece.at_bytes);

@@ -182,6 +182,10 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
         Fault::Locked => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: encrypted: it gives EIO"
         ),
+        Fault::OtherPassword => tracing::error!(
+            %container, sample, offset,
+            "{container}: sample {sample}: encrypted with another password, or damaged: it gives EIO"
+        ),
         Fault::Structure(what) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"
         ),

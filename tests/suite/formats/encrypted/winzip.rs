@@ -7,9 +7,14 @@ use hmac::{KeyInit, Mac};
 
 /// A member as WinZip encrypts it (AE-2, 256 bits).
 pub(super) fn aes(plain: Member) -> Member {
+    aes_with(PASSWORD, plain)
+}
+
+/// The same, with this password.
+pub(super) fn aes_with(password: &str, plain: Member) -> Member {
     let salt: Vec<u8> = (0..16).collect();
     let mut derived = vec![0; 66];
-    pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD.as_bytes(), &salt, 1000, &mut derived);
+    pbkdf2::pbkdf2_hmac::<sha1::Sha1>(password.as_bytes(), &salt, 1000, &mut derived);
     let (key, rest) = derived.split_at(32);
     let (mac_key, verifier) = rest.split_at(32);
     let mut counter = [0; 16];
