@@ -84,10 +84,10 @@ impl Dataset {
             .any(|names| matches!(names, Names::Members | Names::Fields(_) | Names::Records(_)));
         // Numbered samples beside a packed directory may be files of that directory, whose names were lost.
         let named = own.iter().position(|names| matches!(names, Names::Tree(_)));
-        let lacks_names = |(container, names): (&Box<dyn Container>, &Names)| {
+        let mut each = self.containers().iter().zip(&own);
+        let unnamed = each.position(|(container, names)| {
             matches!(names, Names::None | Names::Refused(_)) && !container.is_empty()
-        };
-        let unnamed = self.containers().iter().zip(&own).position(lacks_names);
+        });
         match own.first() {
             _ if own.iter().all(|names| *names == Names::None) && !has_paths => {
                 Ok(StoredNames::None)

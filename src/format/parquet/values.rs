@@ -267,7 +267,8 @@ fn changed(stored: Values, change: Change) -> Values {
             let nanoseconds = |value| {
                 let of_day = u64_at(value, 0).unwrap_or(0).cast_signed();
                 let day = i64::from(u32_at(value, 8).unwrap_or(0).cast_signed());
-                let since = (day - EPOCH_DAY).checked_mul(DAY_NANOSECONDS);
+                let since = day.checked_sub(EPOCH_DAY);
+                let since = since.and_then(|days| days.checked_mul(DAY_NANOSECONDS));
                 since.and_then(|since| since.checked_add(of_day)).unwrap_or(NOT_A_TIME)
             };
             Values::fixed(each.flat_map(|value| nanoseconds(value).to_le_bytes()).collect(), 8)
