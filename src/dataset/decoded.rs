@@ -15,6 +15,7 @@ use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
 use crate::io::{self as system, File, Space};
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use indicatif::HumanBytes;
+#[cfg(feature = "remote")]
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
@@ -319,11 +320,13 @@ fn remove_unused(path: &Path) -> bool {
 }
 
 /// Whether a mount uses a file, or it is being written.
+#[cfg(feature = "remote")]
 fn is_used(path: &Path) -> bool {
     !fs::File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 /// A decoded copy of a compressed file, as `ffrfs cache` shows it.
+#[cfg(feature = "remote")]
 #[derive(Debug, Serialize)]
 pub(crate) struct DecodedCopy {
     pub(crate) path: PathBuf,
@@ -333,6 +336,7 @@ pub(crate) struct DecodedCopy {
     pub(crate) is_used: bool,
 }
 
+#[cfg(feature = "remote")]
 impl DecodedCopy {
     /// Those in a cache directory, by name.
     pub(crate) fn list(cache: &Path) -> Vec<Self> {

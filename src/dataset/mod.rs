@@ -48,6 +48,7 @@ mod suffixes;
 pub(crate) mod warnings;
 
 pub use checkpoints::KeptCheckpoints;
+#[cfg(feature = "remote")]
 pub(crate) use decoded::DecodedCopy;
 pub use names::{Layout, NameOptions};
 pub(crate) use open::{
