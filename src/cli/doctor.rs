@@ -23,7 +23,7 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     json: bool,
     /// How long to watch a mount's requests
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::stats::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::seconds::seconds)]
     seconds: Duration,
     /// Print the mount point's info.json, and nothing else
     // `doctor` starts itself with it: see `ask`.

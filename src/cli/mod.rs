@@ -25,6 +25,7 @@ mod pack;
 mod print;
 mod remote;
 mod remount;
+mod seconds;
 mod set;
 mod settings;
 mod stats;

@@ -47,7 +47,7 @@ pub(super) struct RemoteArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_in_flight: Option<u16>,
     /// How long an answer may make no progress until the request is sent again [default: 10]
-    #[arg(long, value_name = "SECONDS", value_parser = super::stats::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::seconds::seconds)]
     timeout: Option<Duration>,
     /// Where fetched bytes are kept for later mounts [default: ~/.cache/ffrfs, for root /var/cache/ffrfs]
     #[arg(long, alias = "cache_dir", value_name = "DIR")]

@@ -26,7 +26,7 @@ pub(super) struct StatsArgs {
     #[arg(long)]
     json: bool,
     /// Print a line every SECONDS, with what was done since the line before
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "target")]
+    #[arg(long, value_name = "SECONDS", value_parser = super::seconds::seconds, requires = "target")]
     watch: Option<Duration>,
 }
 
@@ -331,16 +331,6 @@ fn clean(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a number of seconds from 0.1 to 86400");
-    let seconds: f64 = text.parse().map_err(|_| wrong())?;
-    if (0.1..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(wrong())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,14 +344,6 @@ mod tests {
         }
         assert_eq!(bound(Some(64.0)), "≤ 64 µs");
         assert_eq!(bound(Some(f64::INFINITY)), ">16 s");
-    }
-
-    #[test]
-    fn a_pause_is_from_a_tenth_of_a_second_to_a_day() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "inf", "1e9", "x", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::expand::directory_name;
 use super::open::Opened;
-use super::selection::Selection;
+use super::selection::{REFUSED, Selection};
 use crate::catalog::{
     Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
 };
@@ -14,9 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// A message names so many fields of a record.
 const MAX_SHOWN_FIELDS: u64 = 8;
-
-/// Said of names that stand twice.
-pub(super) const REFUSED: &str = "which --dup error refuses (--dup number shows all)";
 
 /// Which names samples have.
 #[derive(Debug, Clone, Default)]

@@ -1,12 +1,14 @@
 //! Selects the names of a dataset that are shown, and their root. The selection is applied once to the tree of names,
 //! so that mounts and tools see the same. Without a selection it costs neither time nor memory.
 
-use super::names::REFUSED;
 use super::open::{Opened, path_bytes};
 use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
 use crate::failure::{Exit, Failure};
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use std::path::PathBuf;
+
+/// Said of names that stand twice.
+pub(super) const REFUSED: &str = "which --dup error refuses (--dup number shows all)";
 
 /// Which names are shown. Paths are relative to [`Selection::below`].
 #[derive(Debug, Clone, Default)]
