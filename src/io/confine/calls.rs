@@ -173,8 +173,6 @@ const FCHMODAT2: i64 = 452;
 const FUTEX_WAKE: i64 = 454;
 const FUTEX_WAIT: i64 = 455;
 const FUTEX_REQUEUE: i64 = 456;
-/// statmount(2): whether the mount of this process is still there (`mount_id.rs`).
-const STATMOUNT: i64 = 457;
 
 /// What a daemon does while it serves: reads and writes of descriptors, rings that were made before, memory, threads, waits,
 /// and files as far as Landlock lets it have them.
@@ -250,7 +248,6 @@ const EVERYWHERE: &[i64] = &[
     FUTEX_WAKE,
     FUTEX_WAIT,
     FUTEX_REQUEUE,
-    STATMOUNT,
     libc::SYS_set_robust_list,
     libc::SYS_get_robust_list,
     libc::SYS_set_tid_address,
