@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes small containers into fuzz/corpus/, for the fuzz targets to begin with: random bytes alone do not get
-past the first headers of zip, Syrah and FFCV. Then: cargo +nightly fuzz run zip -- -max_len=8192"""
+past the first headers of zip, Syrah and FFCV. scripts/fuzz calls it."""
 import bz2
 import collections
 import gzip
