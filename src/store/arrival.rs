@@ -59,8 +59,8 @@ pub trait Remote: Send + Sync {
     /// The file with the present ranges, at the same offsets and as long as the part. `None` without a cache.
     fn file(&self) -> Option<&File>;
 
-    /// Pins `range` in the file, if all of it is present. Called for each read, so it must be cheap. While one of its
-    /// pins is held, the bytes of a range stay in the file, though another pin may be refused.
+    /// Pins `range` in the file, if all of it is present; never what ends behind the part. Called for each read, so it must be
+    /// cheap. While one of its pins is held, the bytes of a range stay in the file, though another pin may be refused.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
     /// Counts a read that found all its bytes in the file.
@@ -233,6 +233,10 @@ pub(super) fn begin(
     (range, cause): (Range<u64>, Cause),
     then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
 ) {
+    if range.end > remote.len_bytes() {
+        // Without a request: what the store says to it would be taken for a change of the object.
+        return then(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
+    }
     let is_fill = cause == Cause::Fill;
     let then: Then = Box::new(then);
     let awaited = Arc::new(Awaited {

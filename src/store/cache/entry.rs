@@ -8,6 +8,7 @@ use super::replace::replace;
 use super::room::Freed;
 use super::state::State;
 use crate::io::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -121,11 +122,20 @@ impl Entry {
 
     /// Marks a block with wrong bytes as absent, for all daemons that have not read its record yet.
     pub fn invalidate(&self, block: u64) {
-        self.state.blocks.clear(block);
-        if let Ok(writing) = self.state.open_for_writing()
-            && self.state.record(&writing.map, block) != Record::Absent
-        {
-            let _ = writing.map.write_all_at(&[0; 16], record_range(block).start);
+        let removed = self.state.open_for_writing().and_then(|writing| {
+            let _records = self.state.lock_records();
+            self.state.blocks.clear(block);
+            match self.state.record(&writing.map, block) {
+                Record::Absent => Ok(()),
+                _ => writing.map.write_all_at(&[0; 16], record_range(block).start),
+            }
+        });
+        match removed {
+            Ok(()) => {}
+            // Without the map no record is read again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.state.blocks.clear(block),
+            // A record that stays would mark the block present again, and its wrong bytes would be read again.
+            Err(_) => self.state.lose(),
         }
     }
 

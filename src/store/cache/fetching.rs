@@ -1,7 +1,7 @@
 //! The turn to fetch a block: of all daemons on the node, only its holder writes the block. Imports `map`,
 //! `room` and `state`.
 
-use super::map::{BLOCK_BYTES, Record, block_range, record_range};
+use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, block_range, record_range};
 use super::room::Freed;
 use super::state::{State, Writing, read_up_to};
 use crate::format::checksum::{crc32c, crc32c_append};
@@ -44,8 +44,16 @@ impl Drop for Held {
 impl Held {
     /// Records that the block is whole.
     pub(super) fn note(&self, crc: u32) -> io::Result<()> {
-        let record = self.state.map.records.write(self.block, crc);
-        self.writing.map.write_all_at(&record, record_range(self.block).start)
+        self.write_record(&self.state.map.records.write(self.block, crc))
+    }
+
+    /// Records that the block is absent.
+    pub(super) fn note_absent(&self) -> io::Result<()> {
+        self.write_record(&[0; RECORD_BYTES as usize])
+    }
+
+    fn write_record(&self, record: &[u8; RECORD_BYTES as usize]) -> io::Result<()> {
+        self.writing.map.write_all_at(record, record_range(self.block).start)
     }
 
     fn range(&self) -> Range<u64> {
@@ -150,21 +158,32 @@ pub struct Unchecked {
 }
 
 impl Unchecked {
-    /// Compares the block with its CRC-32C. Reads the block from the disk.
+    /// Compares the block with its CRC-32C. Reads the block from the disk. Whoever claims the block next finds what this has
+    /// found.
     #[must_use]
     pub fn check(self) -> Claim {
         let Self { held, crc } = self;
         let range = held.range();
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        let is_whole = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
-        let counters = &held.state.counters;
-        if is_whole && crc32c(&bytes) == crc && held.note(crc).is_ok() {
-            counters.checked.fetch_add(1, Relaxed);
-            held.state.blocks.set(held.block);
-            return Claim::Present;
+        let is_read = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
+        let is_whole = is_read && crc32c(&bytes) == crc;
+        // A cache that cannot be written is not asked for a while, so that nobody checks the block again and again.
+        let noted = if is_whole { held.note(crc) } else { held.note_absent() };
+        if let Err(error) = &noted {
+            held.state.room.refuse(error);
         }
-        counters.rotten.fetch_add(1, Relaxed);
-        held.fetch(None)
+        let counters = &held.state.counters;
+        match is_whole {
+            true => {
+                counters.checked.fetch_add(1, Relaxed);
+                held.state.blocks.set(held.block);
+                Claim::Present
+            }
+            false => {
+                counters.rotten.fetch_add(1, Relaxed);
+                held.fetch(None)
+            }
+        }
     }
 }
 

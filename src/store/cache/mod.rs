@@ -35,6 +35,8 @@ pub use fetching::{Claim, Fetching, Unchecked};
 pub use manage::{CachedObject, Checked, Contents};
 pub use map::BLOCK_BYTES;
 pub use room::Freed;
+#[cfg(test)]
+pub(super) use testing::boot_anew;
 
 use crate::io::Pool;
 use crate::store::remote::{CacheMax, Object};

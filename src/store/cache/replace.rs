@@ -12,13 +12,12 @@
 //! 5. The hole is punched, and the lock and the turn are given up.
 
 use super::fetching::Held;
-use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, block_range, record_range};
+use super::map::{BLOCK_BYTES, Record, block_range, record_range};
 use super::room::Freed;
 use super::state::{State, Writing};
 use crate::io as system;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -91,7 +90,7 @@ fn remove_one(state: &Arc<State>, writing: &Arc<Writing>, block: u64) -> Option<
     let _records = state.lock_records();
     // The record of a block that failed its check was removed already; an unchecked one is another boot's.
     let Record::Present(crc) = state.record(&writing.map, block) else { return None };
-    writing.map.write_all_at(&[0; RECORD_BYTES as usize], at.start).ok()?;
+    held.note_absent().ok()?;
     state.blocks.clear(block);
     Some(Removed { held, crc })
 }

@@ -1,7 +1,13 @@
 //! Objects for the tests of the cache.
 
+use super::key::EntryId;
+use super::map::{RECORD_BYTES, Record, Records, record_range};
+use super::state::read_up_to;
 use crate::store::remote::{Location, Object};
+use std::fs::{self, File};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
@@ -33,6 +39,29 @@ pub(super) fn bytes(range: Range<u64>) -> Vec<u8> {
         at += end - start;
     }
     bytes
+}
+
+/// Makes of the only entry of a cache that nobody has open what it is after a crash of the machine: all blocks are of another
+/// boot, and byte `at` of the object is wrong.
+pub(in crate::store) fn boot_anew(cache: &Path, at: u64) {
+    let found = fs::read_dir(cache.join("objects/entries")).unwrap();
+    let paths: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+    let path = |extension| paths.iter().find(|path| path.extension().unwrap() == extension);
+    let open = |path: &Path| File::options().read(true).write(true).open(path).unwrap();
+    let (data, map) = (open(path("data").unwrap()), open(path("map").unwrap()));
+    let mut byte = [0];
+    data.read_exact_at(&mut byte, at).unwrap();
+    data.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    let stem = path("map").unwrap().file_stem().unwrap().to_str().unwrap();
+    let records = Records::new(&EntryId::from_stem(stem).unwrap(), 1);
+    let mut record = [0; RECORD_BYTES as usize];
+    for block in (0..).take_while(|block| record_range(*block).end <= map.metadata().unwrap().len())
+    {
+        let bytes = read_up_to(&map, &mut record, record_range(block).start);
+        if let Record::Unchecked(crc) = records.read(block, &record[..bytes]) {
+            map.write_all_at(&records.write(block, crc), record_range(block).start).unwrap();
+        }
+    }
 }
 
 /// Reproducible pseudo-random numbers.

@@ -159,10 +159,33 @@ fn after_a_restart_of_the_machine_each_block_is_checked_once() {
         }
         assert_eq!(entry.is_present(&range), block != 2);
     }
+    assert!(matches!(entry.claim(2), Claim::Fetch(_)), "it is not checked again");
     let figures = one.figures();
     assert_eq!((figures.checked, figures.damaged), (3, 1));
     let theirs = other.entry(&object, "").unwrap();
     assert!(theirs.is_present(&(0..2 * BLOCK_BYTES)) && !theirs.is_present(&(0..LENGTH)));
+}
+
+#[test]
+fn a_block_that_is_not_trusted_stays_absent_while_others_are_looked_for() {
+    let directory = place();
+    let entry = daemon(&directory).entry(&object("s3://b/k", "\"1\"", LENGTH), "").unwrap();
+    let (is_done, other) = (AtomicBool::new(false), BLOCK_BYTES..2 * BLOCK_BYTES);
+    let is_absent = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                assert!(!entry.is_present(&other));
+            }
+        });
+        let is_absent = (0..200).all(|_| {
+            let is_filled = fill(&entry, 0);
+            entry.invalidate(0);
+            is_filled && !entry.is_known(0)
+        });
+        is_done.store(true, Relaxed);
+        is_absent
+    });
+    assert!(is_absent);
 }
 
 #[test]

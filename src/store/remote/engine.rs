@@ -23,13 +23,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The pause between two questions whether a slow request may be hedged.
 const HEDGE_PAUSE: Duration = Duration::from_millis(1);
+/// The maximum number of objects of a listing; each takes some 500 bytes.
+const MOST_LISTED: usize = 4_000_000;
+/// A body must bring so many bytes while it is waited for as long as the timeout: another connection is likely to be faster.
+const LEAST_BYTES: u64 = 1 << 10;
 
 /// Sends requests.
 pub(super) struct Engine {
     pub(super) flow: Arc<Flow>,
     pub(super) counters: Arc<Counters>,
     hedging: Hedging,
-    timeout: Duration,
+    /// How long a response may make no progress.
+    pub(super) timeout: Duration,
 }
 
 /// Takes the bytes of a response, in order and each once.
@@ -75,6 +80,25 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a body has brought since its pace was judged last, and how long it was waited for.
+#[derive(Default)]
+struct Pace {
+    bytes: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Notes the next bytes of a body, which were waited for so long; each `window` must bring some.
+    fn is_too_slow(&mut self, bytes: u64, waited: Duration, window: Duration) -> bool {
+        self.bytes += bytes;
+        self.waited += waited;
+        if self.waited < window {
+            return false;
+        }
+        std::mem::take(self).bytes < LEAST_BYTES
     }
 }
 
@@ -139,6 +163,7 @@ impl Engine {
         let _under_way = UnderWay::new(&self.counters.in_flight);
         let (start, range) = (Instant::now(), left.clone());
         let (mut body, mut piece, first_byte) = self.first_bytes(get, &range, steps).await?;
+        let mut pace = Pace::default();
         loop {
             let length = piece.len() as u64;
             add(&self.counters.fetched_bytes, length);
@@ -150,11 +175,15 @@ impl Engine {
             if left.is_empty() || !is_needed {
                 break;
             }
+            let asked = Instant::now();
             piece = match timeout(self.timeout, body.next()).await {
                 Ok(Some(next)) => next?,
                 Ok(None) => return Err(get.error(ErrorKind::Broken, "the answer ends early")),
                 Err(_) => return Err(self.silence(get)),
             };
+            if pace.is_too_slow(piece.len() as u64, asked.elapsed(), self.timeout) {
+                return Err(get.error(ErrorKind::TimedOut, "the bytes come too slowly"));
+            }
         }
         self.counters.total.add(start.elapsed());
         self.flow.succeeded(left.start - range.start, first_byte);
@@ -282,6 +311,9 @@ impl Engine {
             add(counter, 1);
             let ended = loop {
                 match timeout(self.timeout, listing.next()).await {
+                    Ok(Some(Ok(_))) if objects.len() == MOST_LISTED => {
+                        break Err(too_many(prefix));
+                    }
                     Ok(Some(Ok(object))) => objects.push(object),
                     Ok(None) => break Ok(()),
                     Ok(Some(Err(error))) => break Err(error),
@@ -345,6 +377,11 @@ impl Engine {
             }
         }
     }
+}
+
+fn too_many(prefix: &Location) -> StoreError {
+    let why = format!("more than {MOST_LISTED} objects begin with this prefix: give a longer one");
+    StoreError::new(prefix.to_string(), ErrorKind::Refused, why)
 }
 
 /// The first bytes of one request's response, and how long they took.

@@ -229,6 +229,11 @@ impl Fetcher {
                 match entry.claim(block) {
                     Claim::Fetch(fetching) => sources.claimed.push(fetching),
                     Claim::Present => sources.present.push(piece),
+                    Claim::Elsewhere
+                        if flights.abandoned.contains(&block) && !waiting.is_fill() =>
+                    {
+                        sources.unkept.push(piece);
+                    }
                     Claim::Elsewhere => sources.elsewhere.push(piece),
                     Claim::Unchecked(unchecked) => sources.unchecked.push((piece, unchecked)),
                     Claim::NoRoom => sources.unkept.push(piece),
@@ -379,7 +384,10 @@ impl Fetcher {
         stream.keeper.finish().await;
         let (shares, passed) = self.lock().end(number);
         match fetched {
-            Ok(()) => passed.into_iter().for_each(|share| self.bring_later(share, cause)),
+            // A reader may have joined when nobody else wanted the rest, which was not fetched then.
+            Ok(()) => {
+                shares.into_iter().chain(passed).for_each(|share| self.bring_later(share, cause))
+            }
             Err(error) => {
                 self.note_failure(&begun.range, &error);
                 fail(&shares, &error);
@@ -436,22 +444,27 @@ impl Fetcher {
 
     async fn wait_elsewhere(self: Arc<Self>, share: Share, cause: Cause) {
         let (waiting, part) = &share;
-        let block = part.start / BLOCK_BYTES;
+        let (block, since) = (part.start / BLOCK_BYTES, Instant::now());
         while let Some(entry) = &self.entry
             && waiting.is_waiting()
             && !entry.is_present(part)
             && entry.is_fetched_elsewhere(block)
         {
+            // That daemon may be stopped, and would hold the block until it goes on.
+            if since.elapsed() >= self.engine.timeout && !waiting.is_fill() {
+                self.lock().abandoned.insert(block);
+                break;
+            }
             sleep(ELSEWHERE_PAUSE).await;
         }
-        if waiting.is_waiting() {
-            self.bring_later(share, cause);
-        }
+        self.bring_later(share, cause);
     }
 
-    /// Finds a new source for a part whose source has failed.
+    /// Finds a new source for a part whose source has failed, if its reader still waits.
     pub(super) fn bring_later(self: &Arc<Self>, (waiting, part): Share, cause: Cause) {
-        tokio::spawn(boxed(Arc::clone(self).bring(waiting, part, cause, false)));
+        if waiting.is_waiting() {
+            tokio::spawn(boxed(Arc::clone(self).bring(waiting, part, cause, false)));
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Flights {
     passed: Vec<Share>,
     /// Announced chunks.
     pub(super) announced: HashSet<u64>,
+    /// Blocks that another daemon has fetched for too long: they are read past the cache while it holds them.
+    pub(super) abandoned: HashSet<u64>,
 }
 
 struct Flight {

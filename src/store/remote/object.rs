@@ -123,7 +123,7 @@ impl Remote for RemoteObject {
     fn pin(&self, range: &Range<u64>) -> Option<Pin> {
         let entry = self.fetcher.entry.as_ref()?;
         let reading = Reading::begin();
-        entry.is_present(range).then(|| reading.into())
+        (range.end <= entry.length_bytes() && entry.is_present(range)).then(|| reading.into())
     }
 
     fn note_hit(&self, bytes: u64) {

@@ -2,15 +2,18 @@
 
 use super::counters::Counters;
 use super::engine::{Engine, Get};
+use super::requests::{Observer, Request};
 use super::testing::{Answer, MemoryStore, content, location};
 use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
 use crate::format::Source;
-use crate::store::{Cause, Part, Place};
+use crate::io::ReadError;
+use crate::store::cache::{Cache, Claim, boot_anew};
+use crate::store::{Arrived, Cause, Part, Place, Store};
 use bytes::Bytes;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -75,6 +78,23 @@ async fn a_store_that_hangs_is_given_up_within_a_minute_or_so() {
     let error = get(&engine, &store, 0..1_000).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::TimedOut);
     assert!((50..75).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_trickles_is_asked_for_on_another_connection_and_given_up_if_that_is_no_faster()
+{
+    let options = RemoteOptions { hedge: false, ..RemoteOptions::default() };
+    let engine = Engine::new(&options, Arc::new(Counters::default()));
+    let store = MemoryStore::with(100_000, Duration::ZERO, (100, Duration::from_secs(3)));
+    let start = Instant::now();
+    let error = get(&engine, &store, 0..100_000).await.unwrap_err();
+    assert!(error.message.starts_with("the bytes come too slowly; given up after "), "{error}");
+    assert!((60..90).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    assert!((5..9).contains(&store.asked().len()), "{:?}", store.asked());
+    // A slow link is none that trickles.
+    let store = MemoryStore::with(20_000, Duration::ZERO, (500, Duration::from_secs(3)));
+    assert!(get(&engine, &store, 0..20_000).await.unwrap() == content(20_000));
+    assert_eq!(store.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,6 +289,121 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     assert!(remote.distrust(1_200_000..1_300_000) && remote.distrust(1_200_000..1_300_000));
     read(&part, 1_200_000..1_300_000);
     assert_eq!(store.asked(), [MIB..2 * MIB, MIB..2 * MIB]);
+}
+
+#[test]
+fn a_block_that_a_stopped_daemon_holds_is_read_without_the_cache() {
+    let directory = directory();
+    let store = MemoryStore::new(3_000_000);
+    let stopped = Cache::open(directory.path(), None).unwrap().entry(&store.object(), "").unwrap();
+    let Claim::Fetch(held) = stopped.claim(0) else { panic!("the cache is empty") };
+    let options = RemoteOptions {
+        cache: CachePlace::Directory(directory.path().to_owned()),
+        hedge: false,
+        timeout: Duration::from_millis(500),
+        ..RemoteOptions::default()
+    };
+    let client = Arc::clone(&store);
+    let stores = Stores::with(options, move |_, _| Ok(Arc::clone(&client) as Arc<_>));
+    let part = stores.open(&location()).unwrap();
+    for _ in 0..2 {
+        assert!(read(&part, 1_000..2_000) == content(2_000)[1_000..]);
+    }
+    drop(held);
+    assert!(read(&part, 1_000..2_000) == content(2_000)[1_000..]);
+    let mut asked = store.asked();
+    asked.dedup();
+    assert_eq!(asked, [1_000..2_000, 0..MIB]);
+}
+
+/// Has another reader ask for bytes of the first request at the moment in which that has ended.
+struct JoinsAtTheEnd {
+    dataset: Store,
+    counters: Arc<Counters>,
+    has_joined: AtomicBool,
+    came: mpsc::Sender<Result<Arrived, ReadError>>,
+}
+
+impl Observer for JoinsAtTheEnd {
+    fn is_watching(&self) -> bool {
+        !self.has_joined.swap(true, Ordering::Relaxed)
+    }
+
+    fn ended(&self, _: Request) {
+        let came = self.came.clone();
+        let join = || {
+            self.dataset.begin(0, 500_000..500_100, Cause::Demand, move |arrived| {
+                drop(came.send(arrived));
+            });
+        };
+        // This is a thread of the runtime, which would begin what it is asked for once it has returned.
+        thread::scope(|scope| drop(scope.spawn(join)));
+        while self.counters.joins.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_the_same() {
+    let store = MemoryStore::new(1_000_000);
+    let stores = stores(&store, None);
+    let dataset = Store::new(vec![Arc::new(stores.open(&location()).unwrap())]);
+    let (counters, (came, comes)) = (Arc::clone(stores.counters()), mpsc::channel());
+    let (has_joined, of_both) = (AtomicBool::new(false), dataset.clone());
+    let joins = Arc::new(JoinsAtTheEnd { dataset: of_both, counters, has_joined, came });
+    let observer: Arc<dyn Observer> = Arc::clone(&joins) as Arc<_>;
+    stores.counters().observe(Arc::downgrade(&observer));
+    // The first reader gives up before the first byte comes, so that the others are not fetched.
+    dataset.begin(0, 0..1_000_000, Cause::Prefetch, drop);
+    dataset.give_up();
+    let mut bytes = [0; 100];
+    comes.recv().unwrap().unwrap().take(&mut bytes);
+    assert!(bytes[..] == content(1_000_000)[500_000..500_100]);
+}
+
+/// What is read after the machine has booted anew, of a cache in which byte `at` of the object was damaged.
+fn read_after_a_crash(at: u64, range: Range<u64>) -> (Vec<u8>, Vec<Range<u64>>) {
+    let directory = directory();
+    let store = MemoryStore::new(3_000_000);
+    let first = stores(&store, Some(directory.path()));
+    let part = first.open(&location()).unwrap();
+    let filled = part.wait(0..3_000_000, Cause::Fill).map(drop);
+    assert!(filled.is_ok());
+    drop((part, first));
+    boot_anew(directory.path(), at);
+    let asked = store.asked().len();
+    let part = stores(&store, Some(directory.path())).open(&location()).unwrap();
+    let bytes = read(&part, range);
+    (bytes, store.asked().split_off(asked))
+}
+
+#[test]
+fn a_cached_block_that_a_crash_of_the_machine_has_damaged_is_fetched_once_more() {
+    let all = content(3_000_000);
+    let (bytes, asked) = read_after_a_crash(1_500_000, 1_400_000..2_500_000);
+    assert!(bytes == all[1_400_000..2_500_000]);
+    assert_eq!((asked.len(), asked.first()), (1, Some(&(MIB..2 * MIB))));
+    let (bytes, asked) = read_after_a_crash(100, 1_400_000..2_500_000);
+    assert!(bytes == all[1_400_000..2_500_000]);
+    assert!(asked.is_empty(), "the others are whole: {asked:?}");
+}
+
+#[test]
+fn a_range_that_ends_behind_the_object_is_an_error_and_no_change_of_it() {
+    let directory = directory();
+    let store = MemoryStore::new(3_000_000);
+    for cache in [Some(directory.path()), None] {
+        let part = stores(&store, cache).open(&location()).unwrap();
+        assert!(read(&part, 0..3_000_000) == content(3_000_000));
+        let asked = store.asked().len();
+        for start in [2_999_995, 3_000_000, 5_000_000] {
+            let error = part.read(&mut [0; 10], start, 10).unwrap_err();
+            assert!(error.to_string().contains("end of file"), "{error}");
+        }
+        assert_eq!(store.asked().len(), asked);
+        assert!(read(&part, 2_000_000..3_000_000) == content(3_000_000)[2_000_000..]);
+    }
 }
 
 #[test]

@@ -214,9 +214,11 @@ impl Blocks {
     pub(in crate::vfs) fn both(&self, part: usize, range: &Range<u64>) -> Option<[Arc<Chunk>; 2]> {
         let number = range.start / self.block_bytes;
         let middle = (number + 1) * self.block_bytes;
-        let (first, _) = self.find((part, number), middle - range.start)?;
-        let (second, _) = self.find((part, number + 1), range.end - middle)?;
-        Some([first, second])
+        let find = |number, bytes| {
+            let id = (part, number);
+            Some(self.find(&mut self.shard(id), id, bytes)?.0)
+        };
+        Some([find(number, middle - range.start)?, find(number + 1, range.end - middle)?])
     }
 
     /// Whether a block is there or on its way.
@@ -230,9 +232,8 @@ impl Blocks {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block that is there, of which `bytes` bytes will be given out.
-    fn find(&self, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool)> {
-        let mut shard = self.shard(id);
+    /// A block that is there, of which `bytes` bytes will be given out; `shard` is the block's own.
+    fn find(&self, shard: &mut Shard, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool)> {
         shard.ticks += 1;
         let (chunk, is_first, is_used_up) = shard.touch(id, bytes)?;
         if is_used_up {
@@ -244,10 +245,12 @@ impl Blocks {
 
     /// The block if it is held or in flight; never makes the caller its leader.
     pub(in crate::vfs) fn get(&self, id: BlockId, bytes: u64) -> Option<BlockAnswer> {
-        if let Some((chunk, is_first)) = self.find(id, bytes) {
+        // One lock for both steps: without it, a block that arrives between them would seem to be neither.
+        let mut shard = self.shard(id);
+        if let Some((chunk, is_first)) = self.find(&mut shard, id, bytes) {
             return Some(BlockAnswer::Held(chunk, is_first));
         }
-        self.shard(id).in_flight.get(&id).map(|read| BlockAnswer::InFlight(Arc::clone(read)))
+        shard.in_flight.get(&id).map(|read| BlockAnswer::InFlight(Arc::clone(read)))
     }
 
     /// Asks for a block of which `bytes` bytes will be given out.

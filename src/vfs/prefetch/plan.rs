@@ -8,6 +8,7 @@ use crate::format::Content;
 use crate::vfs::inode::Inode;
 use crate::vfs::memory::blocks::BlockId;
 use crate::vfs::memory::budget::Reservation;
+use crate::vfs::memory::cache::CacheKey;
 use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
@@ -164,7 +165,8 @@ impl Prefetch {
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks.
+    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks and
+    /// what readers have left over.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
@@ -172,14 +174,9 @@ impl Prefetch {
             self.window.reserve(bytes)
         });
         let window = window.or_else(|| self.in_place_of_foreseen(queue, read))?;
-        loop {
-            if let Some(reservation) = self.memory.budget().reserve(bytes) {
-                return Some((reservation, Some(window)));
-            }
-            if !self.memory.blocks().evict_any() {
-                return None;
-            }
-        }
+        let first = read.samples.first().map_or(0, |(sample, _)| *sample);
+        let memory = self.memory.cache().room_ahead(CacheKey::Sample(first), bytes)?;
+        Some((memory, Some(window)))
     }
 
     /// Room in the window for an announced read. Those samples make it that a pattern foresaw and nobody has read: in an

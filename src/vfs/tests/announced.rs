@@ -58,6 +58,24 @@ fn what_chance_foresaw_makes_room_for_what_is_announced() {
 }
 
 #[test]
+fn what_readers_have_left_over_makes_room_for_what_is_announced() {
+    let world = world();
+    // They look at the beginnings of more samples than memory holds.
+    for sample in 0..20 {
+        assert_eq!(world.read(sample, 0, 10).unwrap(), noise(sample, BYTES as usize)[..10]);
+    }
+    assert!(world.vfs.cache_figures().entries >= 9);
+    let order = [120, 133, 127, 148, 129];
+    world.announce(&order);
+    for sample in order {
+        world.fetch_ahead();
+        world.read_whole(sample);
+    }
+    let figures = world.vfs.prefetch_figures();
+    assert_eq!((figures.used, figures.done), (5, 5), "{figures:?}");
+}
+
+#[test]
 fn a_sample_that_is_announced_several_times_is_fetched_for_each_of_its_reads() {
     let world = world();
     let order = [0, 6, 2, 12, 4, 30].repeat(3);

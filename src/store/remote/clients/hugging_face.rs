@@ -204,10 +204,11 @@ impl WebStore for HuggingFace {
                 format!("{tree}{}{folder}?recursive=true", utf8_percent_encode(commit, VALUE))
             }
         };
-        let (headers, entries) = self.json(prefix, &url).await?;
+        // Before the token goes there.
         let commit = url.strip_prefix(&tree).and_then(|rest| rest.split(['/', '?']).next());
         let commit =
             commit.ok_or_else(|| malformed(prefix, "the Hub's next page is on another server"))?;
+        let (headers, entries) = self.json(prefix, &url).await?;
         let entries =
             entries.as_array().ok_or_else(|| malformed(prefix, "the Hub gives no list"))?;
         let objects = entries.iter().filter_map(|entry| listed(prefix, commit, entry)).collect();

@@ -18,13 +18,21 @@ pub(super) struct Page {
 
 /// The objects of all pages; the first call of `page` gets no token.
 pub(super) fn pages<'a>(
+    prefix: &'a Location,
     page: impl Fn(Option<String>) -> BoxFuture<'a, Result<Page, StoreError>> + Send + 'a,
 ) -> BoxStream<'a, Result<Object, StoreError>> {
     let pages = stream::try_unfold(Some(None), move |token: Option<Option<String>>| {
+        let asked = token.clone().flatten();
         let next = token.map(&page);
         async move {
             let Some(next) = next else { return Ok(None) };
             let Page { objects, next } = next.await?;
+            if next.is_some() && next == asked {
+                return Err(malformed(
+                    prefix,
+                    "the list never ends: its next page is the same one",
+                ));
+            }
             let objects = stream::iter(objects.into_iter().map(Ok));
             Ok::<_, StoreError>(Some((objects, next.map(Some))))
         }

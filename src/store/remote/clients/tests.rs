@@ -274,8 +274,9 @@ fn a_list_goes_on_page_by_page_and_may_not_end_early() {
         }
     });
     assert_eq!(list(&server), Ok(vec!["k1".into(), "k&2".into()]));
-    for page in ["<L><IsTruncated>true</IsTruncated></L>".to_owned(), entry("other"), "<L>".into()]
-    {
+    let more = "<IsTruncated>true</IsTruncated>";
+    let again = format!("<L>{more}<NextContinuationToken>1</NextContinuationToken></L>");
+    for page in [format!("<L>{more}</L>"), again, entry("other"), "<L>".into()] {
         let server = Server::new(move |_| answer("200", &[], &page));
         assert_eq!(list(&server), Err(Malformed));
     }
@@ -323,4 +324,20 @@ fn a_file_of_the_hub_is_pinned_to_its_commit_and_read_from_where_it_lies() {
     let list: Vec<_> = run(client.list(&prefix).try_collect()).expect("a list");
     let list: Vec<_> = list.iter().map(|o| (&*o.location.key, o.length_bytes)).collect();
     assert_eq!(list, [("d/x", 10), ("d/y", 20)]);
+}
+
+#[test]
+fn the_token_of_the_hub_does_not_go_to_another_server_that_a_next_page_is_said_to_be_on() {
+    let other = Server::new(|_| answer("200", &[], "[]"));
+    let next = format!("Link: <{}/api/datasets/o/n/tree/c0ffee?p=2>; rel=\"next\"", other.url);
+    let hub = Server::new(move |head| match head.contains("/revision/") {
+        true => answer("200", &[], "{\"sha\":\"c0ffee\"}"),
+        false => answer("200", &[&next], "[]"),
+    });
+    let prefix = location("hf://datasets/o/n/d/");
+    let environment = Environment::of(&[("HF_TOKEN", "hush")]);
+    let client = HuggingFace::new(&prefix, &hub.options(), &environment).expect("a client");
+    let listed: Result<Vec<Object>, _> = run(client.list(&prefix).try_collect());
+    assert_eq!(listed.expect_err("a refusal").kind, Malformed);
+    assert_eq!(other.heads(), [""; 0]);
 }

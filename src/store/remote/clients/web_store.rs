@@ -53,7 +53,7 @@ impl<S: WebStore> Client for S {
     }
 
     fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        listing::pages(move |token| Box::pin(self.page(prefix, token)))
+        listing::pages(prefix, move |token| Box::pin(self.page(prefix, token)))
     }
 
     fn identity<'a>(

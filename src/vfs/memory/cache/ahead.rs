@@ -11,8 +11,8 @@ impl SampleCache {
         (!shard.has(key)).then(|| self.lead_in(&mut shard, key, false))
     }
 
-    /// Room for an interval to decode ahead. Blocks and what readers have left over make it, if that is enough; what else was
-    /// decoded ahead does not.
+    /// Room for what is fetched or decoded ahead: for an interval, or for a read of samples, with `key` the first one's. Blocks
+    /// and what readers have left over make it, if that is enough; what else was fetched or decoded ahead does not.
     pub(in crate::vfs) fn room_ahead(&self, key: CacheKey, bytes: u64) -> Option<Reservation> {
         let room = self.budget.reserve(bytes);
         room.or_else(|| {
