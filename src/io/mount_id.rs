@@ -93,6 +93,11 @@ pub(super) fn is_of_former(pid: u32, id: MountId) -> bool {
         && !labels.any(|label| label == id || label.is_mounted())
 }
 
+/// Whether a process is known to be of a mount that has gone from the mount namespace of this process.
+pub(super) fn is_of_lost(pid: u32) -> bool {
+    is_of_former(pid, MountId { number: u32::MAX, unique: None })
+}
+
 /// A mount that this program has made, as the mount table has shown it then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Made {

@@ -44,9 +44,21 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
         // A mount table that cannot be read says nothing.
         None => {
             let can_be_told = target.directory().is_some_and(|at| mounts::at(at).is_ok());
-            is_here && !told.is_away() && can_be_told && find(target, &told.made).is_none()
+            is_here
+                && !told.is_away()
+                && can_be_told
+                && find(target, &told.made).is_none()
+                && !is_covered(target, &told.made)
         }
     }
+}
+
+/// Whether it is there, and something else is mounted over it: it cannot be unmounted or made anew until that has gone.
+pub(super) fn is_covered(target: &Target, made: &Made) -> bool {
+    let is_ours =
+        |mount: &mounts::Mount| mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device);
+    !made.device.is_empty()
+        && target.directory().is_some_and(|directory| mounts::is_covered(directory, is_ours))
 }
 
 /// The device number of what is mounted on the target; `None` also for a dead mount, which makes room for the next one, and
@@ -83,7 +95,11 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
 /// Unmounts what nobody serves, whoever has files of it open.
 ///
 /// # Errors
-/// This user may not unmount it.
+/// This user may not unmount it, or something else is mounted over it.
 pub(super) fn unmount(target: &Target, made: &Made) -> io::Result<()> {
-    find(target, made).map_or(Ok(()), |mount| mounts::unmount(&mount.target, true))
+    match find(target, made) {
+        Some(mount) => mounts::unmount(&mount.target, true),
+        None if is_covered(target, made) => Err(io::Error::other(mounts::COVERED)),
+        None => Ok(()),
+    }
 }
