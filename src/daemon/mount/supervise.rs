@@ -276,6 +276,8 @@ impl Supervision<'_> {
         if matches!(self.workers[number].role, Role::Leaves) {
             return;
         }
+        let (known, is_here) = (self.told.as_ref(), self.request.namespace.is_none());
+        let told = ours::checked(told, &self.target, known.map(|told| &told.made), is_here);
         if !self.is_daemon {
             self.stored.keep(&told);
         }
