@@ -108,51 +108,15 @@ fn of_several_commands_that_unmount_at_once_none_is_surprised_by_another() {
             for one in all {
                 let output = one.wait_with_output().unwrap();
                 let says = String::from_utf8(output.stderr).unwrap();
-                // Those that begin when it is over.
-                let is_late = says.contains("nothing is mounted there");
-                assert!(is_late || says.is_empty(), "{flags:?}: {says}");
+                // Those that begin when it is over, or while another one looks into the mount.
+                let is_usual = ["nothing is mounted there", "files in it are open"];
+                let is_usual = is_usual.iter().any(|usual| says.contains(usual));
+                assert!(is_usual || says.is_empty(), "{flags:?}: {says}");
                 unmounted += usize::from(output.status.success());
             }
             assert!(unmounted > 0 && !mount.is_mounted());
             wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         }
-    });
-}
-
-/// The MiB beside what it has itself with which a daemon takes the dead mount away, and cannot make another.
-const TOO_FEW_MIB: u64 = 42;
-
-#[test]
-fn whoever_unmounts_just_while_a_mount_is_made_anew_ends_it() {
-    if !have(Need::Program("prlimit")) {
-        return;
-    }
-    for_each_transport(|transport| {
-        let mount =
-            Mount::attempt_with_samples(transport, &content(), &["restarts=100"], |mut command| {
-                command.env("FFRFS_TEST_NO_RESEND", "1");
-                command
-            });
-        let mount = mount.unwrap();
-        let supervisor = parent_of(mount.pid());
-        let limit = |bytes: &str| {
-            let (pid, limit) = (supervisor.to_string(), format!("--as={bytes}:"));
-            run(Command::new("prlimit").args(["--pid", &pid, &limit])).ok();
-        };
-        let status = fs::read_to_string(format!("/proc/{supervisor}/status")).unwrap();
-        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
-        let kibibytes: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
-        limit(&((kibibytes + (TOO_FEW_MIB << 10)) << 10).to_string());
-        send(mount.pid(), Signal::SIGKILL);
-        wait_until("the dead mount is taken away", LIMIT, || !mount.is_mounted());
-        let mut command = Command::new(FFRFS);
-        let command = command.arg("umount").arg(mount.point()).stderr(Stdio::piped()).spawn();
-        limit("unlimited");
-        let output = command.unwrap().wait_with_output().unwrap();
-        let says = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{says}: {}", mount.log());
-        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
-        assert!(!mount.is_mounted());
     });
 }
 
@@ -191,6 +155,8 @@ fn a_dead_mount_under_another_one_is_made_anew_once_that_has_gone() {
         assert!(is_running(second));
         unmount(mount.point(), false).unwrap();
         assert!(mount.read(name(4)).unwrap() == samples[4]);
+        // Longer than what counts as one signal.
+        std::thread::sleep(Duration::from_millis(250));
         send(supervisor, Signal::SIGTERM);
         wait_until("all processes end", LIMIT, || {
             ![second, supervisor].into_iter().any(is_running)
