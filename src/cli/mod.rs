@@ -43,6 +43,7 @@ pub use crate::failure::{Exit, Failure};
 
 use crate::format::{self, PartName};
 use crate::io::mounts::Ours;
+use crate::io::process;
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
@@ -107,6 +108,7 @@ enum Command {
 /// Runs the command line `args` (the program's name first).
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    process::reset_signals();
     if helper::is_called_by(&args) {
         return helper::main(args);
     }

@@ -2,8 +2,17 @@
 
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+
+/// A daemon has the environment of whoever has mounted, and is not the service that the manager there waits for.
+static IS_OF_ANOTHER: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is told: the service manager that the environment names is not ours.
+pub(crate) fn tell_nothing() {
+    IS_OF_ANOTHER.store(true, Ordering::Relaxed);
+}
 
 /// The mount works; `status` is what `systemctl status` shows.
 pub(crate) fn ready(status: &str) {
@@ -60,6 +69,9 @@ fn line(status: &str) -> String {
 }
 
 fn send(state: &[NotifyState]) {
+    if IS_OF_ANOTHER.load(Ordering::Relaxed) {
+        return;
+    }
     if let Err(error) = notify(state) {
         tracing::warn!("cannot notify the service manager ($NOTIFY_SOCKET): {error}");
     }

@@ -39,6 +39,8 @@ pub(crate) struct Service {
     pub(crate) is_resumed: bool,
     /// Its number as a process, if the service manager keeps the connection when it dies.
     pub(crate) supervisor: Option<Pid>,
+    /// A supervisor watches this process.
+    pub(crate) is_watched: bool,
 }
 
 /// A mount that is served, with all threads for that.
@@ -70,6 +72,7 @@ impl Service {
             end,
             leaver: mounted.leaver(),
             supervisor: self.supervisor.filter(|_| mounted.handover().is_some()),
+            is_watched: self.is_watched,
         };
         if let Err(failure) = listener.start(signals) {
             if let (Some(directory), false) = (target.directory(), self.is_resumed) {
@@ -84,6 +87,13 @@ impl Service {
 }
 
 impl Serving {
+    /// Takes the mount away again, of which nobody is to know.
+    pub(crate) fn undo(&self) {
+        if let Some(directory) = self.target.directory() {
+            let _ = detach(directory, self.mounted.made(), self.unmounter.as_deref(), true);
+        }
+    }
+
     /// Serves until it is unmounted, or left to another process.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
         let Self { mounted, target, status, mut metrics, unmounter, .. } = self;
@@ -125,6 +135,7 @@ struct Listener {
     leaver: Leaver,
     /// If the service manager keeps the connection.
     supervisor: Option<Pid>,
+    is_watched: bool,
 }
 
 impl Listener {
@@ -136,7 +147,8 @@ impl Listener {
 
     /// The first signal unmounts, lazily where files are open; a second one ends the process.
     fn listen(mut self, mut signals: Signals) {
-        let mut leaving: Option<Instant> = None;
+        // Since when, and how it is to end at once if another signal asks for that.
+        let mut leaving: Option<(Instant, Exit)> = None;
         for signal in &mut signals {
             match signal {
                 SIGHUP => {
@@ -146,42 +158,67 @@ impl Listener {
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
                 // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
-                _ if leaving.is_some_and(|since| since.elapsed() < SAME_SIGNAL) => {}
-                _ if leaving.is_some() => (self.end)(Exit::Mount),
+                _ if leaving.is_some_and(|(since, _)| since.elapsed() < SAME_SIGNAL) => {}
+                _ if leaving.is_some() => (self.end)(leaving.map_or(Exit::Mount, |(_, exit)| exit)),
                 // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
                 // connection.
                 _ if self.supervisor.is_some_and(|pid| pid != getppid()) => self.leaver.leave(),
                 _ => {
                     notify::stopping(&format!("unmounting {}", self.target));
-                    match self.target.directory() {
-                        Some(directory) => {
-                            unmount(directory, &self.made, self.unmounter.as_deref());
-                        }
-                        // Only the program that made the mount can unmount it; until then it is dead.
-                        None => (self.end)(Exit::Ok),
-                    }
+                    let exit = self.unmount();
                     // From here on: unmounting may have taken long, and the same signal waits.
-                    leaving = Some(Instant::now());
+                    leaving = Some((Instant::now(), exit));
                 }
+            }
+        }
+    }
+
+    /// Unmounts. Gives how this process ends if it is to end at once: badly, unless nobody uses the mount any more.
+    fn unmount(&self) -> Exit {
+        // Only the program that made the mount can unmount it; until then it is dead.
+        let Some(directory) = self.target.directory() else { (self.end)(Exit::Ok) };
+        match unmount(directory, &self.made, self.unmounter.as_deref()) {
+            Ok(true) => Exit::Ok,
+            Ok(false) => Exit::Mount,
+            Err(error) => {
+                // Its supervisor unmounts what is left of the mount of a process that has ended so.
+                if self.is_watched && is_without_unmounter(&error) {
+                    tracing::warn!("{}: no process unmounts for this one: {error}", self.target);
+                    (self.end)(Exit::Mount);
+                }
+                tracing::error!("{}: cannot unmount: {error}", self.target);
+                Exit::Mount
             }
         }
     }
 }
 
-/// Unmounts our own mount only: if it was detached before, another one may be in its place.
-fn unmount(target: &Path, made: &Made, unmounter: Option<&Unmounter>) {
-    let there = mounts::at(target).ok().flatten();
-    if there.is_none_or(|mount| mount.device != made.device) {
-        return;
+/// Unmounts our own mount only: if it was detached before, another one may be in its place. `false`: it is detached, and in use
+/// still.
+fn unmount(target: &Path, made: &Made, unmounter: Option<&Unmounter>) -> io::Result<bool> {
+    let is_ours = |mount: &mounts::Mount| mount.device == made.device;
+    if mounts::is_covered(target, is_ours) {
+        return Err(io::Error::other(mounts::COVERED));
     }
-    let Err(error) = detach(target, made, unmounter, false) else { return };
+    let there = mounts::at(target).ok().flatten();
+    if !there.is_some_and(|mount| is_ours(&mount)) {
+        return Ok(false);
+    }
+    let Err(error) = detach(target, made, unmounter, false) else { return Ok(true) };
+    if is_without_unmounter(&error) {
+        return Err(error);
+    }
     tracing::info!(
         "{}: {error}; it is detached now, and ends when its last open file is closed",
         target.display()
     );
-    if let Err(error) = detach(target, made, unmounter, true) {
-        tracing::error!("{}: cannot unmount: {error}", target.display());
-    }
+    detach(target, made, unmounter, true).map(|()| false)
+}
+
+/// Whether the process has ended that unmounts for one that is confined, or does not answer.
+fn is_without_unmounter(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | TimedOut | UnexpectedEof)
 }
 
 /// Unmounts what is on the target if it is our own mount still, by the process outside if this one is confined: then it may not

@@ -20,6 +20,9 @@ const KEPT: Duration = Duration::from_millis(250);
 /// other daemon: it was stopped.
 const RESULT: &str = "SERVICE_RESULT";
 const STOPPED: [&str; 2] = ["success", "timeout"];
+/// How long a mount may take to come that may just be made anew, and between two looks whether it is there.
+const ANEW: Duration = Duration::from_secs(2);
+const LOOK_FOR_IT: Duration = Duration::from_millis(20);
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -72,7 +75,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         Failure::new(Exit::Mount, e).context(format_args!("cannot unmount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
-    let mount = match mounts::at(&resolved).map_err(|e| failed(e.into()))? {
+    let mount = match there(&resolved).map_err(|e| failed(e.into()))? {
         Some(mount) if mount.fs_type == mounts::FS_TYPE => mount,
         Some(mount) => {
             let why = format!("a file system of type {}, not of ffrfs", mount.fs_type);
@@ -85,12 +88,14 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     let id = MountId::of(mount.number);
     let servers = match manner {
         Manner::Force => return force(&mount, id).map_err(failed),
-        Manner::Lazy => return mounts::unmount(&resolved, true).map_err(failed),
+        Manner::Lazy => {
+            return unless_gone(mounts::unmount(&resolved, true), id).map_err(failed);
+        }
         Manner::Whole => match patience::state(&resolved) {
             // A dead mount is of no use: files of it that are still open must not keep it.
             Ok(mounts::State::Dead(_)) => {
                 let left = fuse_connection::labelled(id);
-                mounts::unmount(&resolved, true).map_err(failed)?;
+                unless_gone(mounts::unmount(&resolved, true), id).map_err(failed)?;
                 return wait(&left, &mount);
             }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -98,18 +103,44 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             }
             _ => {
                 let servers = servers(&mount, id);
-                mounts::unmount(&resolved, false).map(|()| servers)
+                unless_gone(mounts::unmount(&resolved, false), id).map(|()| servers)
             }
         },
     };
     let servers = servers.map_err(|e| match e.kind() {
-        io::ErrorKind::ResourceBusy => {
-            let hint = "files in it are open (fuser -vm lists who has them); -z detaches it anyway";
-            failed(io::Error::other(format!("{e}; {hint}")))
-        }
+        io::ErrorKind::ResourceBusy => failed(io::Error::other(format!("{e}; {}", busy(&mount)))),
         _ => failed(e),
     })?;
     wait_for_end(&servers, &mount)
+}
+
+/// What is mounted there. Where nothing is, another daemon may just be making a mount anew: then waits for that.
+fn there(target: &Path) -> io::Result<Option<Mount>> {
+    let start = Instant::now();
+    loop {
+        let there = mounts::at(target)?;
+        if there.is_some() || start.elapsed() >= ANEW || !fuse_connection::is_mount_due() {
+            return Ok(there);
+        }
+        std::thread::sleep(LOOK_FOR_IT);
+    }
+}
+
+/// Another command may have unmounted it just before.
+fn unless_gone(unmounted: io::Result<()>, id: MountId) -> io::Result<()> {
+    unmounted.or_else(|error| if id.is_mounted() { Err(error) } else { Ok(()) })
+}
+
+/// What keeps a mount busy, and what helps.
+fn busy(mount: &Mount) -> String {
+    let within = mounts::beneath(mount).unwrap_or_default();
+    let within: Vec<String> = within.iter().map(|it| it.target.display().to_string()).collect();
+    match within.as_slice() {
+        [] => {
+            "files in it are open (fuser -vm lists who has them); -z detaches it anyway".to_owned()
+        }
+        within => format!("unmount first what is mounted in it: {}", within.join(", ")),
+    }
 }
 
 /// What to say if this user may not unmount what another one has mounted.
@@ -196,7 +227,7 @@ fn force(mount: &Mount, id: MountId) -> io::Result<()> {
     // With io_uring, who makes a dead mount anew holds nothing of its connection.
     let others = fuse_connection::labelled(id);
     servers.extend(others.into_iter().filter(|other| !servers.contains(other)).collect::<Vec<_>>());
-    mounts::unmount_by_force(mount)?;
+    unless_gone(mounts::unmount_by_force(mount), id)?;
     let start = Instant::now();
     servers.iter().for_each(Process::go_on);
     for server in servers {

@@ -133,6 +133,14 @@ pub fn labelled(id: MountId) -> Vec<Process> {
     mount_id::holders(id).filter_map(Process::with_pid).filter(is_ours).collect()
 }
 
+/// Whether there is a process of this program whose mount has gone, and which holds no connection: it may be about to make that
+/// mount anew.
+#[must_use]
+pub fn is_mount_due() -> bool {
+    let lost = pids().filter(|&pid| mount_id::is_of_lost(pid) && connections(pid).next().is_none());
+    lost.filter_map(Process::with_pid).any(|process| is_ours(&process))
+}
+
 fn is_ours(process: &Process) -> bool {
     process.name().starts_with(NAME)
 }

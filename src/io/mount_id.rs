@@ -46,6 +46,13 @@ impl MountId {
         Self { number, unique: unique(number) }
     }
 
+    /// Whether it may be what the mount table shows with this number.
+    #[must_use]
+    pub fn may_be(&self, number: u32) -> bool {
+        let differs = |found| self.unique.is_some_and(|own| own != found);
+        self.number == number && !unique(number).is_some_and(differs)
+    }
+
     /// Whether it is still mounted, in the mount namespace of this process. Sends no request to anybody. A mount table that
     /// cannot be read says nothing: then it is.
     #[must_use]
@@ -91,6 +98,11 @@ pub(super) fn is_of_former(pid: u32, id: MountId) -> bool {
     labels.peek().is_some()
         && namespace(&pid.to_string()) == namespace("self")
         && !labels.any(|label| label == id || label.is_mounted())
+}
+
+/// Whether a process is known to be of a mount that has gone from the mount namespace of this process.
+pub(super) fn is_of_lost(pid: u32) -> bool {
+    is_of_former(pid, MountId { number: u32::MAX, unique: None })
 }
 
 /// A mount that this program has made, as the mount table has shown it then.
@@ -215,14 +227,15 @@ mod tests {
     #[test]
     fn a_mount_is_there_and_one_of_the_same_number_that_was_there_before_is_not() {
         let there = MountId::of(first());
-        assert!(there.is_mounted());
-        assert!(MountId { unique: None, ..there }.is_mounted());
+        assert!(there.is_mounted() && there.may_be(first()) && !there.may_be(first() + 1));
+        let without = MountId { unique: None, ..there };
+        assert!(without.is_mounted() && without.may_be(first()));
         let never = MountId::of(u32::MAX);
         assert!(never.unique.is_none() && !never.is_mounted());
         if let Some(unique) = there.unique {
             assert_eq!(number(unique), Ok(there.number));
             let before = MountId { unique: Some(u64::MAX - 1), ..there };
-            assert!(!before.is_mounted());
+            assert!(!before.is_mounted() && !before.may_be(first()));
         }
     }
 

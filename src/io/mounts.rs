@@ -164,6 +164,17 @@ pub fn at(target: &Path) -> io::Result<Option<Mount>> {
     Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
 }
 
+/// Why a mount cannot be unmounted that [`is_covered`].
+pub const COVERED: &str = "another file system is mounted over it: unmount that first";
+
+/// Whether one of these mounts is at exactly `target`, and another one on top of it.
+#[must_use]
+pub fn is_covered(target: &Path, is_meant: impl Fn(&Mount) -> bool) -> bool {
+    let table = table().unwrap_or_default();
+    let mut there = table.iter().rev().filter(|mount| mount.target == target);
+    there.next().is_some_and(|top| !is_meant(top)) && there.any(is_meant)
+}
+
 /// What is mounted in a mount, and goes when that is detached.
 ///
 /// # Errors

@@ -227,6 +227,20 @@ pub(super) fn set_oom_score(score: Option<&str>) {
     }
 }
 
+/// Has signals do what programs expect of them. Whoever has started this one may have blocked some or ignored some, and programs
+/// inherit that. Call it before there are threads.
+pub fn reset_signals() {
+    let reset = |signal, handler| {
+        // SAFETY: no function of this program is to be called.
+        let _ = unsafe { nix::sys::signal::signal(signal, handler) };
+    };
+    // Of children that are ignored the kernel keeps no exit code: nobody would hear how one has ended.
+    reset(Signal::SIGCHLD, SigHandler::SigDfl);
+    // A write beyond the limit of file sizes (`ulimit -f`) fails as any other, and ends no daemon for a line in its log.
+    reset(Signal::SIGXFSZ, SigHandler::SigIgn);
+    let _ = SigSet::empty().thread_set_mask();
+}
+
 /// What `ps` shows of this process.
 pub fn set_name(name: &std::ffi::CStr) {
     let _ = nix::sys::prctl::set_name(name);

@@ -11,7 +11,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt,
     recvmsg, sendmsg, socketpair, sockopt,
 };
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{ForkResult, Pid, execve, fork};
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -289,6 +289,17 @@ impl Worker {
             _ => None,
         }
     }
+}
+
+/// Waits for processes that have ended and are none of these `workers`: who is the first process of a container inherits what
+/// they leave.
+pub fn reap_others<'a>(workers: impl Iterator<Item = &'a Worker> + Clone) {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
+        waitid(Id::All, flags)
+        && workers.clone().all(|worker| worker.pid != pid)
+        && waitpid(pid, None).is_ok()
+    {}
 }
 
 /// Whether a message could not be sent since the process at the other end has ended.

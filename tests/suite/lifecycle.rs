@@ -1,6 +1,7 @@
 //! Mounting, unmounting, and ends of all kinds: nothing hangs, and nothing stays behind.
 
 mod ending;
+mod inherited;
 mod limits;
 mod stopped;
 

@@ -1,5 +1,6 @@
 //! A mount that outlives the process that serves it.
 
+mod ends;
 mod follower;
 mod hanging;
 mod opening;

@@ -3,9 +3,10 @@
 use super::told::Told;
 use crate::daemon::patience;
 use crate::io::mount_id::{Made, MountId};
-use crate::io::{fuse_connection, mounts};
+use crate::io::{fuse_connection, mounts, passed_connection};
 use crate::transport::Target;
 use std::io;
+use std::path::Path;
 
 /// The mount that was made, if it is still in its place. If that is not known, a dead one there: a process may have died
 /// before it could tell of its mount. Mounts in another namespace cannot be seen.
@@ -21,6 +22,40 @@ pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
             true => is_dead() && is_left(),
         };
     is_ours.then_some(mount)
+}
+
+/// What a worker has told of the mount on `target`, as far as that can be so: a container may have taken the worker over, and who
+/// hears it is not confined. `known`: the mount as it was known before.
+pub(super) fn checked(
+    mut told: Told,
+    target: &Target,
+    known: Option<&Made>,
+    is_here: bool,
+) -> Told {
+    told.directory = target.directory().map(ToOwned::to_owned);
+    let connection = told.handover.as_ref().and_then(|handover| handover.devices.last());
+    let device = connection.and_then(passed_connection::device_number);
+    let is_of_connection = device.is_none_or(|device| device == told.made.device);
+    let is_there = !is_here || told.directory.as_deref().is_none_or(|at| is_at(at, &told.made));
+    if !is_of_connection || !(is_there || known == Some(&told.made)) {
+        // Who goes on with a connection goes on with its mount.
+        let made = known.filter(|_| told.handover.is_some()).cloned().unwrap_or_default();
+        told._label = made.id.and_then(|id| id.label().ok());
+        told.handover.iter_mut().for_each(|handover| handover.made = made.clone());
+        told.made = made;
+    }
+    told
+}
+
+/// Whether this mount may be on exactly this directory, perhaps with others on top of it.
+fn is_at(directory: &Path, made: &Made) -> bool {
+    let is_it = |mount: &mounts::Mount| {
+        (mount.target == directory && mount.fs_type == mounts::FS_TYPE)
+            && mount.device == made.device
+            && made.id.is_none_or(|id| id.may_be(mount.number))
+    };
+    // A table that cannot be read says nothing.
+    mounts::table().map_or(true, |table| table.iter().any(is_it))
 }
 
 /// Has all requests of the mount fail, also those that wait. `is_here`: it is in the mount namespace of this process.
@@ -44,9 +79,21 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
         // A mount table that cannot be read says nothing.
         None => {
             let can_be_told = target.directory().is_some_and(|at| mounts::at(at).is_ok());
-            is_here && !told.is_away() && can_be_told && find(target, &told.made).is_none()
+            is_here
+                && !told.is_away()
+                && can_be_told
+                && find(target, &told.made).is_none()
+                && !is_covered(target, &told.made)
         }
     }
+}
+
+/// Whether it is there, and something else is mounted over it: it cannot be unmounted or made anew until that has gone.
+pub(super) fn is_covered(target: &Target, made: &Made) -> bool {
+    let is_ours =
+        |mount: &mounts::Mount| mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device);
+    !made.device.is_empty()
+        && target.directory().is_some_and(|directory| mounts::is_covered(directory, is_ours))
 }
 
 /// The device number of what is mounted on the target; `None` also for a dead mount, which makes room for the next one, and
@@ -83,7 +130,11 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
 /// Unmounts what nobody serves, whoever has files of it open.
 ///
 /// # Errors
-/// This user may not unmount it.
+/// This user may not unmount it, or something else is mounted over it.
 pub(super) fn unmount(target: &Target, made: &Made) -> io::Result<()> {
-    find(target, made).map_or(Ok(()), |mount| mounts::unmount(&mount.target, true))
+    match find(target, made) {
+        Some(mount) => mounts::unmount(&mount.target, true),
+        None if is_covered(target, made) => Err(io::Error::other(mounts::COVERED)),
+        None => Ok(()),
+    }
 }

@@ -110,6 +110,7 @@ pub(super) fn prepare(
         end,
         is_resumed,
         supervisor: supervisor(settings),
+        is_watched: settings.restarts > 0,
     })
 }
 

@@ -10,6 +10,7 @@ use super::told::{Resumed, Told};
 use super::worker::{self, Work, work};
 use crate::daemon::logging::{self, Labels};
 use crate::daemon::metrics::Address;
+use crate::daemon::notify;
 use crate::daemon::patience;
 use crate::daemon::serve::{Service, Serving};
 use crate::daemon::unmount::unmount_if_dead;
@@ -194,7 +195,10 @@ fn go_on(
     let (level, log_file) = (settings.live.log_level(), settings.log_file.as_deref());
     match request.foreground {
         true => logging::in_foreground(level, log_file, &labels)?,
-        false => logging::for_daemon(level, log_file, &labels)?,
+        false => {
+            notify::tell_nothing();
+            logging::for_daemon(level, log_file, &labels)?;
+        }
     }
     heap::set_up();
     let is_daemon = !request.foreground;
@@ -300,6 +304,7 @@ fn be_the_daemon(
     (ready, made): (process::Ready, Option<&Path>),
     caller: Caller,
 ) -> Result<u8, Failure> {
+    notify::tell_nothing();
     let settings = &request.settings;
     let log_file = settings.log_file.as_deref();
     let logs = logging::for_daemon(settings.live.log_level(), log_file, labels);

@@ -22,7 +22,7 @@ use crate::io::mount_id::Made;
 use crate::io::workers::{
     Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
 };
-use crate::io::{footprint, process};
+use crate::io::{footprint, process, workers};
 use crate::transport::Target;
 use nix::sys::signal::Signal;
 use outage::Outage;
@@ -132,7 +132,8 @@ impl Supervision<'_> {
         let mut alive_at = watchdog.map(|pause| Instant::now() + pause);
         loop {
             let is_gone = self.seems_unmounted();
-            if !is_gone && self.start_at.is_some_and(|at| at <= Instant::now()) {
+            let is_due = !is_gone && self.start_at.is_some_and(|at| at <= Instant::now());
+            if is_due && !self.waits_for_cover() {
                 self.start_at = None;
                 if let Some(why) = self.outage.as_ref().and_then(Outage::is_over) {
                     return Ok(Supervised { code: self.give_up(&why), is_worker: false });
@@ -144,7 +145,7 @@ impl Supervision<'_> {
                     Err(error) => {
                         let why = limits::explain(failed(error), self.request);
                         tracing::error!("no process can serve {} now: {why}", self.target);
-                        let pause = self.deaths.add(Instant::now());
+                        let pause = self.deaths.add_lacking();
                         if let Some(code) = self.start_later(pause) {
                             return Ok(Supervised { code, is_worker: false });
                         }
@@ -203,10 +204,11 @@ impl Supervision<'_> {
             Forked::Supervisor(worker) => {
                 if let (Some(_), Some(told), Some(messages)) =
                     (program, &self.told, worker.messages())
+                    && let Err(error) = told.send(messages)
                 {
-                    // If the message is lost, the worker ends.
-                    let sent = told.send(messages);
-                    let _ = sent.inspect_err(|error| tracing::error!("{}: {error}", self.target));
+                    // It would wait for the message for ever.
+                    tracing::error!("{}: {error}", self.target);
+                    worker.send(Signal::SIGKILL);
                 }
                 let until = match follower {
                     Some(_) => Some(Instant::now() + starting()),
@@ -274,6 +276,8 @@ impl Supervision<'_> {
         if matches!(self.workers[number].role, Role::Leaves) {
             return;
         }
+        let (known, is_here) = (self.told.as_ref(), self.request.namespace.is_none());
+        let told = ours::checked(told, &self.target, known.map(|told| &told.made), is_here);
         if !self.is_daemon {
             self.stored.keep(&told);
         }
@@ -351,17 +355,14 @@ impl Supervision<'_> {
             }
             // The mount has ended, or was never made.
             Ending::Exited(code) if is_ready || self.told.is_none() => {
-                for running in &self.workers {
-                    running.worker.send(Signal::SIGKILL);
-                }
                 let code = if broke { Exit::Mount as u8 } else { code as u8 };
-                if let Some(ready) = self.ready.take() {
-                    ready.report(code);
-                }
-                return Ok(Some(code));
+                return Ok(Some(self.mount_ended(code)));
             }
             Ending::Exited(_) if self.is_leaving => {}
-            Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {}
+            Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {
+                let pause = self.deaths.add_lacking();
+                return Ok(self.died(pause));
+            }
             Ending::Exited(code) if code == i32::from(AWAY) => {
                 let pause = self.source_is_away();
                 return Ok(self.died(pause));
@@ -471,6 +472,7 @@ impl Supervision<'_> {
 
     /// Kills a worker that takes too long to serve or to leave, and lets go of those that have ended since they hung.
     fn end_what_lingers(&mut self) {
+        workers::reap_others(self.workers.iter().map(|it| &it.worker).chain(&self.hung));
         if self.hung.extract_if(.., |worker| worker.ended().is_some()).count() > 0 {
             // A thread of it may have taken one more request since the next one began to serve.
             self.resend();

@@ -59,7 +59,16 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
                 go_on_alone(&serving);
                 Ok(serving)
             }
-            Err(error) => Err(Failure::new(Exit::Mount, error)),
+            Err(error) => {
+                // Nobody else knows of it.
+                if is_first {
+                    serving.undo();
+                }
+                Err(match has_nobody(&error) {
+                    true => Failure::new(Exit::Mount, "its supervisor has died"),
+                    false => Failure::new(Exit::Mount, error),
+                })
+            }
         }
     });
     match serving.map_err(|failure| limits::explain(failure, request)) {

@@ -3,8 +3,8 @@
 use super::upgrade::{Installed, upgrade};
 use super::{LIMIT, can_resume, children_of, content, name, next_after, serving};
 use crate::common::{
-    FFRFS, Mount, Outcome, Transport, for_each_transport, is_mount_point, is_running, parent_of,
-    run, wait_until,
+    FFRFS, Mount, Need, Outcome, Transport, for_each_transport, have, is_mount_point, is_running,
+    parent_of, run, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,6 +16,25 @@ use std::time::Duration;
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
+
+/// A program that is to take over, and tells what is not so: it serves somewhere else, another connection. Each time it writes
+/// down what its supervisor has told it.
+const LIAR: &str = r#"
+import os, signal, socket, sys
+descriptor = int(os.environ['FFRFS_WORKER'].split(':')[1])
+supervisor = socket.socket(fileno=descriptor)
+message, connection, _, _ = socket.recv_fds(supervisor, 16384, 251)
+point, device, mount_id, seen = [word.encode() for word in sys.argv[1:4]] + sys.argv[4:]
+number = len(os.listdir(seen))
+with open(f'{seen}/.new', 'wb') as file:
+    file.write(message)
+os.rename(f'{seen}/.new', f'{seen}/{number}')
+# Version, what was granted, the digest; then five texts.
+head, texts = message[:44], message[44:].split(b'\0')
+texts[0], texts[3], texts[4] = device, b'/elsewhere', mount_id
+socket.send_fds(supervisor, [head + b'\0'.join(texts)], connection)
+signal.pause()
+"#;
 
 /// A mount of a program that is replaced by a shell, which runs the file that is called as the first word of the command
 /// line: it stops.
@@ -256,4 +275,49 @@ fn a_mount_that_is_given_up_keeps_nobody_waiting_though_another_program_has_left
     send(child, Signal::SIGKILL);
     assert!(reader.join().unwrap().is_err());
     assert!(mount.log().contains("is given up"), "{}", mount.log());
+}
+
+/// The mount in the mount table: its number, and its device number.
+fn numbers(mount: &Mount) -> (String, String) {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let point = mount.point().display().to_string();
+    let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&point)).unwrap();
+    let mut fields = line.split(' ').map(str::to_owned);
+    (fields.next().unwrap(), fields.nth(1).unwrap())
+}
+
+#[test]
+fn what_a_daemon_tells_its_supervisor_is_believed_only_as_far_as_it_can_be_so() {
+    if !can_resume() || !have(Need::Root) || !have(Need::Program("python3")) {
+        return;
+    }
+    let victim = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let installed = Installed::new();
+    let directory = installed.directory.path();
+    let seen = directory.join("seen");
+    fs::create_dir(&seen).unwrap();
+    fs::write(directory.join("liar.py"), LIAR).unwrap();
+    let mount = installed.mount_with(&content(), &["restarts=1"], |_| {});
+    let ((id, device), (_, own)) = (numbers(&victim), numbers(&mount));
+    let (liar, point) = (directory.join("liar.py"), mount.point().display().to_string());
+    let (liar, seen_in) = (liar.display(), seen.display());
+    let script = format!("exec python3 {liar} {point} {device} {id} {seen_in}\n");
+    fs::write(directory.join("mount"), script).unwrap();
+    let supervisor = parent_of(mount.pid());
+    installed.replace_by("/bin/sh".as_ref());
+    // It never serves, so that nobody can be asked.
+    send(supervisor, Signal::SIGUSR2);
+    wait_until("the one before has left", LIMIT, || !is_running(mount.pid()));
+    for turn in [1, 2] {
+        let liars = children_of(supervisor);
+        assert_eq!(liars.len(), 1, "{liars:?}");
+        send(liars[0], Signal::SIGKILL);
+        let is_over = || if turn == 1 { seen.join("1").exists() } else { !is_running(supervisor) };
+        wait_until("the next one is started, or it is given up", LIMIT, is_over);
+    }
+    let told = fs::read(seen.join("1")).unwrap();
+    let texts: Vec<_> = told[44..].split(|&byte| byte == 0).map(String::from_utf8_lossy).collect();
+    assert_eq!(texts[3], point, "{texts:?}: {}", mount.log());
+    assert_eq!(texts[0], own, "{texts:?}");
+    assert!(victim.read(".ffrfs/info.json").is_ok() && victim.read(name(3)).is_ok());
 }

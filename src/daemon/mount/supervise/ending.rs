@@ -30,6 +30,26 @@ impl Supervision<'_> {
         }
     }
 
+    /// The process that served has ended by itself, or the first one has mounted nothing. Gives the exit code.
+    pub(super) fn mount_ended(&mut self, code: u8) -> u8 {
+        for running in &self.workers {
+            running.worker.send(Signal::SIGKILL);
+        }
+        if let Some(ready) = self.ready.take() {
+            ready.report(code);
+        }
+        // One that could not unmount, or was not to wait for that, leaves a dead mount.
+        if code != Exit::Ok as u8
+            && let Some(made) = self.told.as_ref().map(|told| told.made.clone())
+        {
+            self.let_go();
+            if let Err(error) = ours::unmount(&self.target, &made) {
+                tracing::error!("{}: cannot unmount: {error}", self.target);
+            }
+        }
+        code
+    }
+
     /// Has all requests fail: nobody serves them any more. Gives the exit code.
     pub(super) fn give_up(&mut self, why: &str) -> u8 {
         tracing::error!("{} is given up: {why}", self.target);

@@ -1,7 +1,7 @@
 //! A time in which nobody serves a mount: how long it may be, and when the next process is tried. Imports the supervisor above
 //! it, whose part it is.
 
-use super::Supervision;
+use super::{LOOK, Supervision};
 use crate::daemon::mount::ours;
 use crate::daemon::upgrade::starting;
 use crate::failure::Exit;
@@ -17,11 +17,13 @@ pub(super) struct Outage {
     since: Instant,
     /// How many processes in a row have found their source to be away.
     away: u32,
+    /// It was said that something else is mounted over the dead mount.
+    is_said_to_be_covered: bool,
 }
 
 impl Outage {
     pub(super) fn begin() -> Self {
-        Self { since: Instant::now(), away: 0 }
+        Self { since: Instant::now(), away: 0, is_said_to_be_covered: false }
     }
 
     /// How long it may last: a process that hangs is followed by another one.
@@ -48,6 +50,27 @@ impl Outage {
 }
 
 impl Supervision<'_> {
+    /// Whether something else is mounted over a dead mount that is to be made anew, which waits until that has gone.
+    pub(super) fn waits_for_cover(&mut self) -> bool {
+        let is_here = self.request.namespace.is_none();
+        let made = self.told.as_ref().filter(|told| is_here && told.handover.is_none());
+        let is_covered = made.is_some_and(|told| ours::is_covered(&self.target, &told.made));
+        let Some(outage) =
+            self.outage.as_mut().filter(|outage| is_covered && !outage.left().is_zero())
+        else {
+            return false;
+        };
+        if !std::mem::replace(&mut outage.is_said_to_be_covered, true) {
+            let (target, left) = (&self.target, outage.left().as_secs());
+            tracing::warn!(
+                "{target}: another file system is mounted over it: it is mounted anew once that is unmounted, within \
+                 {left} s"
+            );
+        }
+        self.start_at = Some(Instant::now() + LOOK.min(outage.left()));
+        true
+    }
+
     /// A process has found that its source cannot be reached: gives the pause before the next looks.
     pub(super) fn source_is_away(&mut self) -> Duration {
         let waits = match self.can_resume() {

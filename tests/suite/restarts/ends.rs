@@ -1,0 +1,232 @@
+//! Ends of mounts that somebody comes in the way of: who kills a helper or the supervisor, unmounts at the same time, or mounts
+//! something else over them.
+
+use super::{LIMIT, children_of, content, name, next_after, parent_of};
+use crate::common::{
+    Disk, FFRFS, Mount, Need, container_in, for_each_transport, have, is_mount_point, is_running,
+    mount_command, mounts_at, run, temp_dir, unmount, wait_until,
+};
+use nix::mount::{MsFlags, mount};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+#[test]
+fn a_first_daemon_whose_supervisor_dies_before_it_tells_of_its_mount_unmounts_that() {
+    for_each_transport(|transport| {
+        for sandbox in ["sandbox=auto", "sandbox=no"] {
+            let directory = temp_dir();
+            let container = container_in(&directory, &content());
+            let (point, pipe) = (directory.path().join("mnt"), directory.path().join("pipe"));
+            fs::create_dir(&point).unwrap();
+            mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+            let mut command = mount_command(transport, &[&container], &point, &["restarts=5"]);
+            command.args(["-o", sandbox]).env("FFRFS_TEST_BEFORE_TELLING", &pipe);
+            let command = command.stderr(Stdio::null()).spawn().unwrap();
+            wait_until("it is mounted", LIMIT, || is_mount_point(&point));
+            let [supervisor] = children_of(command.id().cast_signed())[..] else {
+                panic!("the supervisor")
+            };
+            let [daemon] = children_of(supervisor)[..] else { panic!("the daemon") };
+            send(supervisor, Signal::SIGKILL);
+            assert_eq!(command.wait_with_output().unwrap().status.code(), Some(5));
+            // It goes on now.
+            drop(File::options().write(true).open(&pipe).unwrap());
+            wait_until("the daemon ends", LIMIT, || !is_running(daemon));
+            assert!(!is_mount_point(&point), "{transport:?}, {sandbox}");
+        }
+    });
+}
+
+#[test]
+fn a_signal_to_end_unmounts_though_the_process_that_unmounts_was_killed() {
+    for_each_transport(|transport| {
+        for to_supervisor in [true, false] {
+            let options = ["restarts=5", "sandbox=auto"];
+            let mount = Mount::with_samples(transport, &content(), &options);
+            let (daemon, supervisor) = (mount.pid(), parent_of(mount.pid()));
+            let helpers = children_of(daemon);
+            assert_eq!(helpers.len(), 1, "{helpers:?}");
+            send(helpers[0], Signal::SIGKILL);
+            send(if to_supervisor { supervisor } else { daemon }, Signal::SIGTERM);
+            let has_ended = || !is_running(daemon) && !is_running(supervisor);
+            wait_until("all processes end", LIMIT, has_ended);
+            assert!(!mount.is_mounted(), "{}", mount.log());
+        }
+    });
+}
+
+#[test]
+fn the_same_signal_once_more_while_an_unmounted_daemon_ends_makes_no_failure_of_it() {
+    for_each_transport(|transport| {
+        let disk = Disk::new(&content());
+        let directory = temp_dir();
+        let option = format!("restarts=5,rw,{}", transport.option().unwrap());
+        let mut supervisor = Command::new(FFRFS)
+            .args(["mount", "--foreground", "-o", &option])
+            .args([disk.container().as_path(), directory.path()])
+            .spawn()
+            .unwrap();
+        let hints = directory.path().join(".ffrfs/prefetch");
+        wait_until("it is mounted", LIMIT, || hints.exists());
+        let [daemon] = children_of(supervisor.id().cast_signed())[..] else { panic!("a daemon") };
+        disk.slow_down(Duration::from_secs(2));
+        fs::write(hints, (0..60).map(|number| format!("{number}\n")).collect::<String>()).unwrap();
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        send(daemon, Signal::SIGTERM);
+        wait_until("it is unmounted", LIMIT, || !is_mount_point(directory.path()));
+        // Longer than what counts as one signal. The daemon waits for what it fetches.
+        std::thread::sleep(Duration::from_millis(250));
+        send(daemon, Signal::SIGTERM);
+        assert_eq!(supervisor.wait().unwrap().code(), Some(0), "{transport:?}");
+        disk.slow_down(Duration::ZERO);
+    });
+}
+
+#[test]
+fn of_several_commands_that_unmount_at_once_none_is_surprised_by_another() {
+    for_each_transport(|transport| {
+        for flags in [&[][..], &["--lazy"], &["--force"]] {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let supervisor = parent_of(mount.pid());
+            let all: Vec<Child> = (0..8)
+                .map(|_| {
+                    let mut command = Command::new(FFRFS);
+                    command.arg("umount").args(flags).arg(mount.point());
+                    command.stderr(Stdio::piped()).spawn().unwrap()
+                })
+                .collect();
+            let mut unmounted = 0;
+            for one in all {
+                let output = one.wait_with_output().unwrap();
+                let says = String::from_utf8(output.stderr).unwrap();
+                // Those that begin when it is over, or while another one looks into the mount.
+                let is_usual = ["nothing is mounted there", "files in it are open"];
+                let is_usual = is_usual.iter().any(|usual| says.contains(usual));
+                assert!(is_usual || says.is_empty(), "{flags:?}: {says}");
+                unmounted += usize::from(output.status.success());
+            }
+            assert!(unmounted > 0 && !mount.is_mounted());
+            wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        }
+    });
+}
+
+#[test]
+fn a_dead_mount_under_another_one_is_made_anew_once_that_has_gone() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let samples = content();
+        let mount =
+            Mount::attempt_with_samples(transport, &samples, &["restarts=5"], |mut command| {
+                command.env("FFRFS_TEST_NO_RESEND", "1");
+                command
+            });
+        let mount = mount.unwrap();
+        let supervisor = parent_of(mount.pid());
+        let cover = || {
+            let (none, flags) = (None::<&str>, MsFlags::empty());
+            self::mount(Some("none"), mount.point(), Some("tmpfs"), flags, none).unwrap();
+        };
+        cover();
+        send(mount.pid(), Signal::SIGKILL);
+        let says = "another file system is mounted over it";
+        wait_until("it says so", LIMIT, || mount.log().contains(says));
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(is_running(supervisor) && mounts_at(mount.point()).len() == 2);
+        unmount(mount.point(), false).unwrap();
+        let second = next_after(&mount, mount.pid());
+        assert!(mount.read(name(3)).unwrap() == samples[3]);
+        assert_eq!(mount.log().matches(says).count(), 1, "{}", mount.log());
+        // Nobody can unmount what is covered: that is said, and whoever insists ends the processes.
+        cover();
+        send(supervisor, Signal::SIGTERM);
+        wait_until("it says so", LIMIT, || mount.log().contains("cannot unmount"));
+        assert!(is_running(second));
+        unmount(mount.point(), false).unwrap();
+        assert!(mount.read(name(4)).unwrap() == samples[4]);
+        // Longer than what counts as one signal.
+        std::thread::sleep(Duration::from_millis(250));
+        send(supervisor, Signal::SIGTERM);
+        wait_until("all processes end", LIMIT, || {
+            ![second, supervisor].into_iter().any(is_running)
+        });
+        assert!(!mount.is_mounted());
+    });
+}
+
+/// The numbers of all children, also of those that have ended and that nobody has waited for.
+fn all_children_of(process: i32) -> usize {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    children.unwrap().split_whitespace().count()
+}
+
+#[test]
+fn a_supervisor_that_is_the_first_process_of_a_container_leaves_no_dead_ones() {
+    if !have(Need::Root) || !have(Need::Program("unshare")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let container = container_in(&directory, &content());
+        let point = directory.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let inner = mount_command(transport, &[&container], &point, &["restarts=1000"]);
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.arg(inner.get_program()).args(inner.get_args()).arg("--foreground");
+        let mut unshare = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut first = 0;
+        wait_until("there is a first process", LIMIT, || {
+            first = children_of(unshare.id().cast_signed()).first().copied().unwrap_or(0);
+            first != 0
+        });
+        let root = Path::new("/proc").join(first.to_string()).join("root");
+        let info = root.join(point.strip_prefix("/").unwrap()).join(".ffrfs/info.json");
+        let mut before = Vec::new();
+        for _ in 0..4 {
+            // Another daemon serves.
+            wait_until("a daemon serves", LIMIT, || {
+                let daemons = children_of(first);
+                daemons.len() == 1 && daemons != before && fs::read(&info).is_ok()
+            });
+            before = children_of(first);
+            send(before[0], Signal::SIGKILL);
+        }
+        wait_until("one child is left", LIMIT, || {
+            fs::read(&info).is_ok() && children_of(first) != before && all_children_of(first) == 1
+        });
+        send(first, Signal::SIGTERM);
+        assert_eq!(unshare.wait().unwrap().code(), Some(0));
+    });
+}
+
+#[test]
+fn a_mount_that_is_busy_since_another_one_is_in_it_names_that() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let (tar, data) = (directory.path().join("outer.tar"), directory.path().join("data"));
+        fs::create_dir_all(data.join("point")).unwrap();
+        run(Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&data).arg("point")).ok();
+        let outer = Mount::new(transport, &tar, &["restarts=5"]);
+        let inner = outer.path("point");
+        let container = container_in(&directory, &content());
+        run(&mut mount_command(transport, &[&container], &inner, &[])).ok();
+        let refused = run(Command::new(FFRFS).arg("umount").arg(outer.point()));
+        let inner_is_unmounted = run(Command::new(FFRFS).arg("umount").arg(&inner));
+        let named = format!("unmount first what is mounted in it: {}", inner.display());
+        assert!(refused.code == 5 && refused.stderr.contains(&named), "{}", refused.stderr);
+        inner_is_unmounted.ok();
+        outer.unmount();
+    });
+}
