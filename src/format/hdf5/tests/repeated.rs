@@ -3,7 +3,7 @@
 use super::super::dataset::{ChunkIndex, ChunkLayout, Dataset, Layout};
 use super::super::input;
 use super::super::notes::Notes;
-use super::super::object::{DATASPACE, DATATYPE, Headers, LAYOUT, Message};
+use super::super::object::{DATASPACE, DATATYPE, Extension, Headers, LAYOUT, Message};
 use super::super::shown::Builder;
 use super::super::table;
 use super::super::values::Heaps;
@@ -80,7 +80,7 @@ fn a_type_of_many_datasets_is_read_once_and_so_is_one_that_is_not_there() {
     let second = header(&[(LAYOUT, 2, &type_at(0))]);
     let source = Noted::new([shared, first, second].concat());
     let input = input::Input::new(input::reader(&source), 0);
-    let mut headers = Headers::new(&input);
+    let mut headers = Headers::new(&input, Extension::default());
     for _ in 0..1000 {
         let found = headers.messages(good).unwrap();
         assert_eq!((found.len(), &found[0].bytes[..]), (1, &[7; 24][..]));
