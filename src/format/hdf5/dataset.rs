@@ -92,9 +92,9 @@ impl Dataset {
         let at = messages.first().map_or(0, |message| message.at);
         let needed = |kind, what: &str| -> Result<Fields<'_>, Refusal> {
             match find(kind) {
-                Some(message) if message.is_elsewhere => {
-                    unsupported("parts of its header are in the file's table of shared messages")
-                }
+                Some(message) if message.is_elsewhere => unsupported(
+                    "parts of its header are in a table of shared messages that the file does not have",
+                ),
                 Some(message) => Ok(message.fields(input)),
                 None => {
                     let error = input.reader.malformed(at, what, "a dataset without it", "");

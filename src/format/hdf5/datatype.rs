@@ -238,12 +238,14 @@ fn float(fields: &mut Fields<'_>, bits: u32, bytes: u32) -> Result<String> {
     let (offset, precision) = (fields.u16()?, fields.u16()?);
     let parts = fields.take(4)?;
     let bias = fields.u32()?;
+    // The highest bit of the mantissa is not stored.
+    let is_implied = bits & 0x30 == 0x20;
     let is_known = offset == 0
         && bits & 0x40 == 0
         && match (bytes, precision, parts, bias) {
             (2, 16, [10, 5, 0, 10], 15)
             | (4, 32, [23, 8, 0, 23], 127)
-            | (8, 64, [52, 11, 0, 52], 1023) => true,
+            | (8, 64, [52, 11, 0, 52], 1023) => is_implied,
             // The x87's.
             (16, 80, [64, 15, 0, 64], 16_383) => bits & 1 == 0,
             _ => false,

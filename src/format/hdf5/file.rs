@@ -1,8 +1,9 @@
 //! An open HDF5 file.
 //!
-//! Imports what is shown, chunks and names of this directory.
+//! Imports what is shown, chunks, names and headers of this directory.
 
 use super::chunked::Chunked;
+use super::object::{Extension, Headers};
 use super::shown::{Builder, Content as Held, Shown};
 use super::tree::{Entry, Name, ROOT, Tree};
 use super::{NAME, input, superblock};
@@ -76,11 +77,30 @@ impl Hdf5File {
             let found = format!("{} without one", counted(reader.len(), "byte"));
             return Err(reader.malformed(0, "HDF5's mark", found, ""));
         };
-        let (input, root) = superblock::read(reader, at, options.allow_damaged)?;
+        let (input, heads) = superblock::read(reader, at, options.allow_damaged)?;
+        let extension = heads.extension.map(|at| Extension::read(&input, at)).transpose();
+        let extension = match extension {
+            Err(_) if options.allow_damaged => Extension::default(),
+            extension => extension?.unwrap_or_default(),
+        };
+        if let Some(at) = extension.cache_image {
+            // What lies in its place then is older, and nothing shows that.
+            let expected = "all of the file's structure in its place";
+            let hint = ": HDF5's library puts it there when the file is opened to write";
+            return Err(reader.malformed(at, expected, "some in an image of a cache", hint));
+        }
+        let headers = Headers::new(&input, extension);
         let mut build = Builder::new(&input, options);
-        let tree = Tree::read(&input, root, options.allow_damaged, &mut |name, messages| {
-            build.add(name, messages)
-        })?;
+        if heads.is_open {
+            let text = "it is open for writing, or was not closed: what has not been written yet is not shown";
+            build.notes.add(|| text.to_owned());
+        }
+        let tree = Tree::read(
+            &input,
+            (heads.root, headers),
+            options.allow_damaged,
+            &mut |name, messages| build.add(name, messages),
+        )?;
         let Builder { shown, chunked, notes, samples, data_bytes, .. } = build;
         let Tree { names, notes: more } = tree;
         let links: Vec<u32> = (0..)

@@ -11,7 +11,7 @@ use super::super::Result;
 use super::super::codec::{self, Codec};
 use super::input::{Fields, number};
 use super::lzf;
-use crate::format::{Fault, counted};
+use crate::format::{Fault, Progress, counted};
 use std::borrow::Cow;
 
 const DEFLATE: u16 = 1;
@@ -21,8 +21,18 @@ const LZF: u16 = 32_000;
 const ZSTD: u16 = 32_015;
 /// The checksum behind a chunk.
 const SUM_BYTES: usize = 4;
+/// What is compressed twice is decompressed by so many bytes at a time.
+const STEP_BYTES: usize = 64 << 10;
 /// More filters than any file has; a chunk's mask has a bit for each.
 const MAX_FILTERS: u8 = 32;
+
+/// What filters may add to a chunk, beside as much as it has.
+const MAX_GROWTH_BYTES: u64 = 64 << 10;
+
+/// What may be stored of a chunk of so many bytes, behind any of its filters: none makes it much longer.
+pub(super) fn most_stored(chunk_bytes: u64) -> u64 {
+    chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES)
+}
 
 /// A step between a chunk's elements and what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +88,10 @@ impl Filter {
         Some(format!("filter {} ({name})", self.id))
     }
 
-    /// Whether it sorts the bytes of elements of another size than this one.
+    /// Whether it sorts the bytes of elements of another size than this one. A second one in a pipeline has no size: the library
+    /// leaves it out of all chunks.
     pub(super) fn is_of_others(&self, element: u32) -> bool {
-        self.id == SHUFFLE && self.value != element
+        self.id == SHUFFLE && self.value != 0 && self.value != element
     }
 
     pub(super) fn is_checksum(&self) -> bool {
@@ -97,9 +108,46 @@ impl Filter {
         }
     }
 
+    /// The same of what decompresses to a number of bytes that nobody knows: `most` of them at most.
+    fn decompress_any(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        let codec = match self.id {
+            DEFLATE => Codec::Zlib,
+            ZSTD => Codec::Zstd,
+            LZF => {
+                let length = lzf::length(bytes).ok_or("LZF ends early")?;
+                if length > most {
+                    return Err(too_long(most));
+                }
+                let mut out = vec![0; length];
+                return lzf::decode(bytes, &mut out).map(|()| out);
+            }
+            _ => return Err(format!("it needs {}", self.missing().unwrap_or_default())),
+        };
+        let mut decoder = codec::decoder(codec, None)?.ok_or("it has no decoder")?;
+        let (mut rest, mut out, mut buffer) = (bytes, Vec::new(), vec![0; STEP_BYTES]);
+        loop {
+            let step = decoder.decode(rest, &mut buffer, true)?;
+            out.extend_from_slice(buffer.get(..step.given).unwrap_or_default());
+            if out.len() > most {
+                return Err(too_long(most));
+            }
+            if step.is_end {
+                return Ok(out);
+            }
+            if step == Progress::default() {
+                return Err(format!("it ends after {}", counted(out.len(), "byte")));
+            }
+            rest = rest.get(step.taken..).unwrap_or_default();
+        }
+    }
+
     fn is_left_out(place: usize, mask: u32) -> bool {
         u32::try_from(place).is_ok_and(|place| mask.wrapping_shr(place) & 1 == 1)
     }
+}
+
+fn too_long(most: usize) -> String {
+    format!("it is compressed twice, and has over {most} bytes in between")
 }
 
 /// The filters but those that `mask` leaves out.
@@ -144,18 +192,22 @@ pub(super) fn decode<'a>(
             _ => None,
         };
     }
+    let most = usize::try_from(most_stored(length as u64)).unwrap_or(usize::MAX);
     let mut bytes = Cow::Borrowed(stored);
     for (filter, before) in steps.into_iter().rev() {
         bytes = match filter.id {
+            SHUFFLE if filter.value == 0 => return Err("elements were sorted by no size".into()),
             SHUFFLE => Cow::Owned(unshuffled(&bytes, filter.value as usize)),
             FLETCHER32 => checked(bytes)?,
-            _ => {
-                let length = before.ok_or("it is compressed twice")?;
+            _ => Cow::Owned(match before {
                 // No more than a chunk, which was bounded when its dataset was opened.
-                let mut out = vec![0; length];
-                filter.decompress(&bytes, &mut out)?;
-                Cow::Owned(out)
-            }
+                Some(length) => {
+                    let mut out = vec![0; length];
+                    filter.decompress(&bytes, &mut out)?;
+                    out
+                }
+                None => filter.decompress_any(&bytes, most)?,
+            }),
         };
     }
     match bytes.len() == length {
@@ -276,6 +328,45 @@ mod tests {
                 assert_eq!(to.is_ok(), decoded.is_ok(), "{ids:?} {mask} {stored:?}");
                 assert!(decoded.is_err() || decoded.unwrap().as_ref() == out);
             }
+        }
+    }
+
+    #[test]
+    fn a_shuffle_without_a_size_is_only_left_out() {
+        let filters = [2, 0].map(|value| Filter { id: SHUFFLE, value });
+        assert!(!filters.iter().any(|filter| filter.is_of_others(2)));
+        assert!(filters[0].is_of_others(4));
+        assert_eq!(decode(&filters, 2, b"acbd", 4).unwrap().as_ref(), b"abcd");
+        let said = decode(&filters, 0, b"acbd", 4).unwrap_err().to_string();
+        assert!(said.contains("sorted by no size"), "{said}");
+    }
+
+    #[test]
+    fn what_was_compressed_twice_is_decoded_within_the_bounds_of_a_chunk() {
+        let elements: Vec<u8> =
+            (0..90_000_u32).flat_map(|i| ((i / 7) as u16).to_le_bytes()).collect();
+        let zlib = |bytes: &[u8]| miniz_oxide::deflate::compress_to_vec_zlib(bytes, 1);
+        let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 1).unwrap();
+        let filters =
+            |ids: &[u16]| ids.iter().map(|id| Filter { id: *id, value: 2 }).collect::<Vec<_>>();
+        for (ids, stored) in [
+            (&[DEFLATE, DEFLATE][..], zlib(&zlib(&elements))),
+            (&[DEFLATE, ZSTD], zstd(&zlib(&elements))),
+            (&[ZSTD, DEFLATE, DEFLATE], zlib(&zlib(&zstd(&elements)))),
+        ] {
+            let decoded = decode(&filters(ids), 0, &stored, elements.len()).unwrap();
+            assert!(decoded.as_ref() == elements, "{ids:?}");
+            assert!(decode(&filters(ids), 0, &stored[..stored.len() / 2], elements.len()).is_err());
+        }
+        // Literals that are LZF of "abcabcabca" again.
+        let once = b"\x02abc\xa0\x02";
+        let twice = [&[once.len() as u8 - 1][..], once].concat();
+        assert_eq!(decode(&filters(&[LZF, LZF]), 0, &twice, 10).unwrap().as_ref(), b"abcabcabca");
+        // A bomb: what is between is longer than anything that a filter makes of a chunk.
+        for bomb in [zlib(&vec![0; 1 << 20]), zstd(&vec![0; 1 << 20])] {
+            let id = if bomb.first() == Some(&0x78) { DEFLATE } else { ZSTD };
+            let said = decode(&filters(&[DEFLATE, id]), 0, &bomb, 10).unwrap_err().to_string();
+            assert!(said.contains("over 65556 bytes in between"), "{said}");
         }
     }
 

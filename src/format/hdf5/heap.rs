@@ -2,26 +2,33 @@
 //!
 //! ```text
 //! "FRHP" | u8 0 | u16 bytes of an ID | u16 bytes of filters | u8 flags | u32 largest object | …
-//!         u16 width | first block | largest direct block | u16 bits of an offset | u16 | root | u16 rows | u32 lookup3
+//!         u16 width | first block | largest direct block | u16 bits of an offset | u16 | root | u16 rows | stored as?
+//!         filters? | u32 lookup3
 //! "FHDB" | u8 0 | heap | offset | u32 lookup3? | objects
-//! "FHIB" | u8 0 | heap | offset | addresses of blocks | u32 lookup3
-//! ID      u8 kind | offset | length; or the object itself; or (of a huge one) address | length, or its key in a B-tree
+//! "FHIB" | u8 0 | heap | offset | of each block: address | stored as? | u32 lookup3
+//! ID      u8 kind | offset | length; or the object itself; or (of a huge one) its place, or its key in a B-tree of places
+//! place   address | length | if it is filtered: u32 filters that were left out | length without filters
 //! ```
-//! Blocks lie in rows of `width`: those of rows 0 and 1 have the first size, those of each further row twice as much.
+//! Blocks lie in rows of `width`: those of rows 0 and 1 have the first size, those of each further row twice as much. Direct
+//! blocks of a heap with filters are stored as: length | u32 filters that were left out.
 //!
-//! Imports the input and B-trees.
+//! Imports the input, filters and B-trees.
 
 use super::super::Result;
+use super::filter::{self, Filter};
 use super::input::{Block, Fields, Input, bytes_for, lookup3, number};
 use super::tree2;
 use crate::format::counted;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 const DIRECT_HAS_CHECKSUM: u8 = 0x02;
 /// No heap nests deeper: each level has blocks of at least twice the size.
 const MAX_NESTING: u32 = 64;
-/// Records of huge objects: address, length, key.
-const HUGE: u8 = 1;
+/// Records of huge objects, and of filtered ones: a place, and a key.
+const HUGE: [u8; 2] = [1, 2];
+/// Nothing that is filtered is longer without: the library's own blocks of links have 64 KiB.
+const MAX_FILTERED_BYTES: u64 = 16 << 20;
 
 /// A heap whose head was read.
 pub(super) struct Heap<'a> {
@@ -36,8 +43,49 @@ pub(super) struct Heap<'a> {
     id_bytes: (usize, usize),
     root: Option<u64>,
     rows: u16,
+    filtered: Option<Filtered>,
     blocks: HashMap<u64, Block>,
     huge: Huge,
+}
+
+/// What is filtered: how long it is so, and filters that were left out.
+#[derive(Clone, Copy)]
+struct Stored {
+    bytes: u64,
+    mask: u32,
+}
+
+impl Stored {
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        Ok(Self { bytes: fields.length()?, mask: fields.u32()? })
+    }
+}
+
+/// What blocks and huge objects are filtered by.
+struct Filtered {
+    /// How the root is stored, if it is a direct block.
+    root: Stored,
+    filters: Vec<Filter>,
+}
+
+impl Filtered {
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        let root = Stored::read(fields)?;
+        let before = fields.clone();
+        let filters = Filter::read_all(fields)?;
+        match filters.iter().find_map(Filter::missing) {
+            Some(missing) => Err(before.wrong("links whose filters are known", missing)),
+            None => Ok(Self { root, filters }),
+        }
+    }
+}
+
+/// Where a huge object is, and how long.
+#[derive(Clone, Copy)]
+struct Place {
+    address: u64,
+    bytes: u64,
+    stored: Option<Stored>,
 }
 
 /// Objects that are too long for blocks: each lies by itself.
@@ -47,29 +95,27 @@ struct Huge {
     /// Bytes of a key in an ID.
     key_bytes: usize,
     tree: Option<u64>,
-    /// Address and length by the key, once the tree was read.
-    places: Option<HashMap<u64, (u64, u64)>>,
+    /// By the key, once the tree was read.
+    places: Option<HashMap<u64, Place>>,
 }
 
 impl<'a> Heap<'a> {
     pub(super) fn open(input: &'a Input<'a>, address: u64) -> Result<Self> {
         let (a, l) = (input.address_bytes as u64, input.length_bytes as u64);
-        let length = l.saturating_mul(12).saturating_add(a.saturating_mul(3)).saturating_add(26);
-        let head = input.block("the head of a heap", address, length)?;
+        let head = head(input, address)?;
         let mut fields = input.fields(&head);
         fields.mark(b"FRHP", 0)?;
         let behind_kind = usize::from(fields.u16()?).saturating_sub(1);
-        let before = fields.clone();
-        let filters = fields.u16()?;
-        if filters > 0 {
-            return Err(before.wrong("a heap of links without filters", filters.to_string()));
-        }
-        input.check("the head of a heap", &head)?;
+        let is_filtered = fields.u16()? > 0;
         let flags = fields.u8()?;
         let largest_object = u64::from(fields.u32()?);
         fields.length()?;
+        let place_bytes = match is_filtered {
+            true => a.saturating_add(l.saturating_mul(2)).saturating_add(4),
+            false => a.saturating_add(l),
+        };
         let huge = Huge {
-            is_direct: a.saturating_add(l) <= behind_kind as u64,
+            is_direct: place_bytes <= behind_kind as u64,
             key_bytes: behind_kind.min(8),
             tree: fields.address()?,
             places: None,
@@ -96,6 +142,7 @@ impl<'a> Heap<'a> {
             );
             return Err(before.wrong("rows of blocks whose sizes are powers of 2", found));
         }
+        let filtered = is_filtered.then(|| Filtered::read(&mut fields)).transpose()?;
         let length_bytes = bytes_for(largest_bytes).min(bytes_for(largest_object));
         let id_bytes = (usize::from(offset_bits).div_ceil(8), length_bytes);
         let blocks = HashMap::new();
@@ -111,6 +158,7 @@ impl<'a> Heap<'a> {
             id_bytes,
             root,
             rows,
+            filtered,
             blocks,
             huge,
         })
@@ -139,27 +187,27 @@ impl<'a> Heap<'a> {
     fn huge(&mut self, id: &mut Fields<'_>) -> Result<(Vec<u8>, u64)> {
         let before = id.clone();
         let place = match self.huge.is_direct {
-            true => id.address()?.zip(Some(id.length()?)),
+            true => place(id, self.filtered.is_some())?,
             false => {
                 let key = id.number(self.huge.key_bytes)?;
                 self.huge_places()?.get(&key).copied()
             }
         };
-        let Some((address, length)) = place else {
+        let Some(Place { address, bytes, stored }) = place else {
             return Err(before.wrong("a huge object that its heap has", "none".to_owned()));
         };
-        let block = self.input.block("a huge object of a heap", address, length)?;
+        let block = self.unfiltered("a huge object of a heap", (address, bytes), stored)?;
         Ok((block.bytes, block.at))
     }
 
-    fn huge_places(&mut self) -> Result<&HashMap<u64, (u64, u64)>> {
+    fn huge_places(&mut self) -> Result<&HashMap<u64, Place>> {
         if self.huge.places.is_none() {
-            let mut places = HashMap::new();
+            let (mut places, is_filtered) = (HashMap::new(), self.filtered.is_some());
             if let Some(tree) = self.huge.tree {
-                tree2::walk(self.input, tree, &[HUGE], &mut |record, _| {
-                    let (address, length) = (record.address()?, record.length()?);
+                tree2::walk(self.input, tree, &HUGE, &mut |record, _| {
+                    let place = place(record, is_filtered)?;
                     let key = record.length()?;
-                    places.extend(address.map(|address| (key, (address, length))));
+                    places.extend(place.map(|place| (key, place)));
                     Ok(())
                 })?;
             }
@@ -168,15 +216,39 @@ impl<'a> Heap<'a> {
         Ok(self.huge.places.get_or_insert_default())
     }
 
+    /// A block at an address, of so many bytes once its filters are undone.
+    fn unfiltered(
+        &self,
+        what: &'static str,
+        (address, bytes): (u64, u64),
+        stored: Option<Stored>,
+    ) -> Result<Block> {
+        let (Some(Stored { bytes: length, mask }), Some(filtered)) = (stored, &self.filtered)
+        else {
+            return self.input.block(what, address, bytes);
+        };
+        let mut block = self.input.block(what, address, length)?;
+        if bytes > MAX_FILTERED_BYTES {
+            let expected = format!("{what} of {MAX_FILTERED_BYTES} bytes at most");
+            let found = counted(bytes, "byte");
+            return Err(self.input.reader.malformed(block.at, expected, found, ""));
+        }
+        self.input.charge(block.at, bytes)?;
+        let size = usize::try_from(bytes).unwrap_or(0);
+        let made = filter::decode(&filtered.filters, mask, &block.bytes, size).map(Cow::into_owned);
+        block.bytes = made.map_err(|fault| self.input.reader.faulty(block.at, what, fault))?;
+        Ok(block)
+    }
+
     fn managed(&mut self, offset: u64, length: u64) -> Result<(Vec<u8>, u64)> {
-        let (address, size, start) = self.find(offset)?;
+        let (address, size, start, stored) = self.find(offset)?;
         let has_checksum = self.flags & DIRECT_HAS_CHECKSUM != 0;
         let head = self.head_bytes().saturating_add(if has_checksum { 4 } else { 0 });
         let first = offset.saturating_sub(start);
         let end = first.saturating_add(length);
         let is_new = !self.blocks.contains_key(&address);
         if is_new {
-            let mut block = self.input.block("a block of a heap", address, size)?;
+            let mut block = self.unfiltered("a block of a heap", (address, size), stored)?;
             self.input.fields(&block).mark(b"FHDB", 0)?;
             if has_checksum {
                 check_direct(self.input, &mut block, self.head_bytes())?;
@@ -203,12 +275,12 @@ impl<'a> Heap<'a> {
         5_u64.saturating_add(self.input.address_bytes as u64).saturating_add(self.id_bytes.0 as u64)
     }
 
-    /// The direct block that an offset lies in: its address, its size, and the offset of its first byte.
-    fn find(&mut self, offset: u64) -> Result<(u64, u64, u64)> {
+    /// The direct block that an offset lies in: its address, its size, the offset of its first byte, and how it is stored.
+    fn find(&mut self, offset: u64) -> Result<(u64, u64, u64, Option<Stored>)> {
         let root = self.root.ok_or_else(|| self.no_block(offset))?;
         if self.rows == 0 {
             return match offset < self.first_bytes {
-                true => Ok((root, self.first_bytes, 0)),
+                true => Ok((root, self.first_bytes, 0, self.filtered.as_ref().map(|one| one.root))),
                 false => Err(self.no_block(offset)),
             };
         }
@@ -229,10 +301,10 @@ impl<'a> Heap<'a> {
             };
             let column = within.saturating_sub(row_start).checked_div(size).unwrap_or(0);
             let number = row.saturating_mul(self.width).saturating_add(column);
-            let child = self.child(address, rows, number)?;
+            let (child, stored) = self.child(address, rows, number)?;
             start = start.saturating_add(row_start).saturating_add(column.saturating_mul(size));
             if size <= self.largest_bytes {
-                return Ok((child, size, start));
+                return Ok((child, size, start, stored));
             }
             let units = size.checked_div(unit).unwrap_or(0);
             (address, rows) = (child, u64::from(units.max(1).ilog2()).saturating_add(1));
@@ -240,11 +312,19 @@ impl<'a> Heap<'a> {
         Err(self.no_block(offset))
     }
 
-    /// The address of a child of an indirect block with so many rows.
-    fn child(&mut self, address: u64, rows: u64, number: u64) -> Result<u64> {
+    /// The address of a child of an indirect block with so many rows, and how it is stored.
+    fn child(&mut self, address: u64, rows: u64, number: u64) -> Result<(u64, Option<Stored>)> {
+        let (a, l) = (self.input.address_bytes as u64, self.input.length_bytes as u64);
         let entries = rows.saturating_mul(self.width);
-        let a = self.input.address_bytes as u64;
-        let length = entries.saturating_mul(a).saturating_add(self.head_bytes()).saturating_add(4);
+        // Direct blocks come first: two rows of the first size, and one of each that is twice as large.
+        let sizes = self.largest_bytes.checked_div(self.first_bytes).unwrap_or(1).max(1);
+        let direct = u64::from(sizes.ilog2()).saturating_add(2).saturating_mul(self.width);
+        let stored_bytes = if self.filtered.is_some() { l.saturating_add(4) } else { 0 };
+        let before = |entries: u64| {
+            let stored = entries.min(direct).saturating_mul(stored_bytes);
+            self.head_bytes().saturating_add(entries.saturating_mul(a)).saturating_add(stored)
+        };
+        let (skip, length) = (before(number), before(entries).saturating_add(4));
         if !self.blocks.contains_key(&address) {
             let block = self.input.block("a block of a heap", address, length)?;
             self.input.fields(&block).mark(b"FHIB", 0)?;
@@ -253,10 +333,13 @@ impl<'a> Heap<'a> {
         }
         let Some(block) = self.blocks.get(&address) else { return Err(self.no_block(number)) };
         let mut fields = self.input.fields(block);
-        let skip = self.head_bytes().saturating_add(number.saturating_mul(a));
         fields.take(usize::try_from(skip).unwrap_or(usize::MAX))?;
         let before: Fields<'_> = fields.clone();
-        fields.address()?.ok_or_else(|| before.wrong("the address of a block", "none".to_owned()))
+        let child = fields.address()?;
+        let is_stored = stored_bytes > 0 && number < direct;
+        let stored = is_stored.then(|| Stored::read(&mut fields)).transpose()?;
+        let child = child.ok_or_else(|| before.wrong("the address of a block", "none".to_owned()));
+        Ok((child?, stored))
     }
 
     fn no_block(&self, offset: u64) -> super::super::Error {
@@ -266,6 +349,39 @@ impl<'a> Heap<'a> {
         );
         self.input.reader.malformed(self.at, expected, "none", "")
     }
+}
+
+/// The head of a heap, which is longer if there are filters.
+fn head(input: &Input<'_>, address: u64) -> Result<Block> {
+    const WHAT: &str = "the head of a heap";
+    let (a, l) = (input.address_bytes as u64, input.length_bytes as u64);
+    let length = l.saturating_mul(12).saturating_add(a.saturating_mul(3)).saturating_add(26);
+    let mut head = input.block(WHAT, address, length)?;
+    let filter_bytes = {
+        let mut fields = input.fields(&head);
+        fields.mark(b"FRHP", 0)?;
+        fields.u16()?;
+        u64::from(fields.u16()?)
+    };
+    if filter_bytes > 0 {
+        let more = l.saturating_add(filter_bytes).saturating_add(4);
+        head = input.block(WHAT, address, length.saturating_add(more))?;
+    }
+    input.check(WHAT, &head)?;
+    Ok(head)
+}
+
+/// Reads where a huge object is. `None`: it is nowhere.
+fn place(fields: &mut Fields<'_>, is_filtered: bool) -> Result<Option<Place>> {
+    let (address, bytes) = (fields.address()?, fields.length()?);
+    let (bytes, stored) = match is_filtered {
+        true => {
+            let mask = fields.u32()?;
+            (fields.length()?, Some(Stored { bytes, mask }))
+        }
+        false => (bytes, None),
+    };
+    Ok(address.map(|address| Place { address, bytes, stored }))
 }
 
 /// The checksum of a direct block is taken with its own place as zeros.

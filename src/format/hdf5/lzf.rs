@@ -2,6 +2,22 @@
 
 use crate::format::counted;
 
+/// How many bytes `input` decodes to. `None`: it ends early.
+pub(super) fn length(input: &[u8]) -> Option<usize> {
+    let (mut rest, mut length) = (input, 0_usize);
+    while let Some((control, behind)) = rest.split_first() {
+        let control = usize::from(*control);
+        let (taken, given) = match control {
+            0..32 => (control.saturating_add(1), control.saturating_add(1)),
+            0xe0.. => (2, usize::from(*behind.first()?).saturating_add(9)),
+            _ => (1, (control >> 5).saturating_add(2)),
+        };
+        rest = behind.get(taken..)?;
+        length = length.saturating_add(given);
+    }
+    Some(length)
+}
+
 /// Decodes all of `input`; fills `out`.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let (mut at, mut done) = (0_usize, 0_usize);
@@ -47,7 +63,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::decode;
+    use super::{decode, length};
 
     #[test]
     fn literals_and_copies_are_decoded() {
@@ -59,6 +75,21 @@ mod tests {
         let mut out = [0; 11];
         decode(b"\x00x\xe0\x01\x00", &mut out).unwrap();
         assert_eq!(&out, b"xxxxxxxxxxx");
+    }
+
+    #[test]
+    fn what_it_decodes_to_can_be_counted() {
+        for (input, bytes) in [
+            (&b""[..], Some(0)),
+            (b"\x02abc\xa0\x02", Some(10)),
+            (b"\x00x\xe0\x01\x00", Some(11)),
+            (b"\x02ab", None),
+            (b"\x00x\x20", None),
+            (b"\x00x\xe0", None),
+            (b"\x00x\xe0\x01", None),
+        ] {
+            assert_eq!(length(input), bytes, "{input:?}");
+        }
     }
 
     #[test]

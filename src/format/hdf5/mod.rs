@@ -16,6 +16,7 @@ mod input;
 mod lzf;
 mod notes;
 mod object;
+mod shared;
 mod shown;
 mod superblock;
 mod table;

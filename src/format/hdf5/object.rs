@@ -7,10 +7,11 @@
 //!    further ones: "OCHK" | messages | u32 lookup3
 //! ```
 //!
-//! Imports the input.
+//! Imports the input, and the table of shared messages.
 
 use super::super::{Error, Result};
 use super::input::{Block, Fields, Input};
+use super::shared::SharedMessages;
 use std::collections::HashMap;
 
 pub(super) const DATASPACE: u16 = 0x01;
@@ -24,8 +25,22 @@ pub(super) const LAYOUT: u16 = 0x08;
 pub(super) const FILTERS: u16 = 0x0b;
 const CONTINUATION: u16 = 0x10;
 pub(super) const SYMBOL_TABLE: u16 = 0x11;
-const KEPT: [u16; 10] =
-    [DATASPACE, LINK_INFO, DATATYPE, OLD_FILL, FILL, LINK, EXTERNAL, LAYOUT, FILTERS, SYMBOL_TABLE];
+const SHARED_TABLE: u16 = 0x0f;
+const CACHE_IMAGE: u16 = 0x18;
+const KEPT: [u16; 12] = [
+    DATASPACE,
+    LINK_INFO,
+    DATATYPE,
+    OLD_FILL,
+    FILL,
+    LINK,
+    EXTERNAL,
+    LAYOUT,
+    FILTERS,
+    SYMBOL_TABLE,
+    SHARED_TABLE,
+    CACHE_IMAGE,
+];
 /// The message stands elsewhere.
 const IS_SHARED: u8 = 0x02;
 const HEAD_1_BYTES: u64 = 16;
@@ -42,7 +57,7 @@ pub(super) struct Message {
     /// Where its bytes stand in the file.
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
-    /// It stands in the file's table of shared messages, which is not read.
+    /// It stands in a table of shared messages that the file does not have.
     pub(super) is_elsewhere: bool,
 }
 
@@ -52,17 +67,43 @@ impl Message {
     }
 }
 
+/// What newer files say of themselves.
+#[derive(Default)]
+pub(super) struct Extension<'a> {
+    /// Where an image of the library's cache is told of.
+    pub(super) cache_image: Option<u64>,
+    shared: Option<SharedMessages<'a>>,
+}
+
+impl<'a> Extension<'a> {
+    pub(super) fn read(input: &'a Input<'a>, address: u64) -> Result<Self> {
+        let mut extension = Self::default();
+        for message in raw(input, address)? {
+            match message.kind {
+                CACHE_IMAGE => extension.cache_image = Some(message.at),
+                SHARED_TABLE => {
+                    extension.shared = Some(SharedMessages::read(input, message.fields(input))?);
+                }
+                _ => (),
+            }
+        }
+        Ok(extension)
+    }
+}
+
 /// Reads the headers of objects.
 pub(super) struct Headers<'a> {
     input: &'a Input<'a>,
     /// Messages that others refer to, by their object and their type: many datasets may have one type. `None`: the object
     /// has no such message.
     shared: HashMap<(u64, u16), Option<Message>>,
+    /// Those of the file's table.
+    table: Option<SharedMessages<'a>>,
 }
 
 impl<'a> Headers<'a> {
-    pub(super) fn new(input: &'a Input<'a>) -> Self {
-        Self { input, shared: HashMap::new() }
+    pub(super) fn new(input: &'a Input<'a>, extension: Extension<'a>) -> Self {
+        Self { input, shared: HashMap::new(), table: extension.shared }
     }
 
     /// What an object's header holds of what matters here.
@@ -79,7 +120,9 @@ impl<'a> Headers<'a> {
     /// Puts a message that is shared in place of the reference to it.
     fn resolve(&mut self, message: &mut Message) -> Result<()> {
         let input = self.input;
-        let Some(address) = place_of_shared(input, message)? else { return Ok(()) };
+        let Some(address) = place_of_shared(input, message)? else {
+            return self.take_from_table(message);
+        };
         let key = (address, message.kind);
         if !self.shared.contains_key(&key) {
             let there = match raw(input, address) {
@@ -97,6 +140,19 @@ impl<'a> Headers<'a> {
         };
         input.charge(there.at, there.bytes.len() as u64)?;
         *message = there.clone();
+        Ok(())
+    }
+}
+
+impl Headers<'_> {
+    /// Puts a message of the file's table in place of its ID.
+    fn take_from_table(&mut self, message: &mut Message) -> Result<()> {
+        let Some(table) = &mut self.table else { return Ok(()) };
+        // Behind a version and a kind.
+        let (id, at) = (message.bytes.get(2..).unwrap_or_default(), message.at.saturating_add(2));
+        if let Some((bytes, at)) = table.get(message.kind, id, at)? {
+            *message = Message { kind: message.kind, at, bytes, is_elsewhere: false };
+        }
         Ok(())
     }
 }

@@ -22,6 +22,8 @@ const MAX_BYTES: u64 = 128;
 pub(super) const MAX_USER_BLOCK: u64 = 64 << 20;
 /// The same in a file of which nothing is known: those of MATLAB have 512 bytes, and a look is a request to a store.
 pub(super) const MAX_FOREIGN_USER_BLOCK: u64 = 2048;
+/// A flag of version 3.
+const IS_WRITTEN: u8 = 1;
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
 /// Where the superblock stands, behind a user block of at most so many bytes.
@@ -36,8 +38,17 @@ pub(super) fn find(reader: Reader<'_>, max_user_block: u64) -> Result<Option<u64
     Ok(None)
 }
 
-/// Reads the superblock at `at`: the input, and the address of the root group's header.
-pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(Input<'_>, u64)> {
+/// Addresses of headers of objects.
+pub(super) struct Heads {
+    pub(super) root: u64,
+    /// What newer files say of themselves.
+    pub(super) extension: Option<u64>,
+    /// Somebody writes it, or has not closed it.
+    pub(super) is_open: bool,
+}
+
+/// Reads the superblock at `at`.
+pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(Input<'_>, Heads)> {
     let mut input = Input::new(reader, at);
     let length = reader.len().saturating_sub(at).min(MAX_BYTES);
     let block = input.block("the superblock", 0, length)?;
@@ -61,15 +72,19 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     };
     (input.address_bytes, input.length_bytes) = (sizes.0.into(), sizes.1.into());
     let mut fields = input.fields(&block);
-    fields.take(match version {
+    let before = fields.take(match version {
         0 => 24,
         1 => 28,
         _ => 12,
     })?;
-    let _base = fields.address()?;
-    fields.address()?;
+    let is_open = version == 3 && before.last().is_some_and(|flags| flags & IS_WRITTEN != 0);
+    let base = fields.address()?.unwrap_or(0);
+    // In old files, of what is free.
+    let extension = fields.address()?.filter(|_| version >= 2);
     let before = fields.clone();
     let end = fields.address()?.unwrap_or(0);
+    // A user block may have been put before the file since, or taken away: `h5unjam` changes nothing here.
+    let end = end.saturating_sub(base).saturating_add(at);
     if end > reader.len() && !allow_damaged {
         let found = format!("a file of {}", counted(reader.len(), "byte"));
         let expected = format!("{}, as the superblock says", counted(end, "byte"));
@@ -89,5 +104,5 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
         let whole = input.block("the superblock", 0, length)?;
         input.check("a superblock", &whole)?;
     }
-    Ok((input, root))
+    Ok((input, Heads { root, extension, is_open }))
 }

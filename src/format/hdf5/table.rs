@@ -1,10 +1,11 @@
 //! The table of a dataset's chunks, as any of the six indexes has them.
 //!
-//! Imports datasets, trees and arrays of this directory.
+//! Imports datasets, filters, trees and arrays of this directory.
 
 use super::super::Result;
 use super::arrays;
 use super::dataset::{ChunkIndex, ChunkLayout, Dataset, Refusal, unsupported};
+use super::filter::most_stored;
 use super::input::Input;
 use super::tree1::{self, Keys};
 use super::tree2;
@@ -14,9 +15,6 @@ use crate::format::counted;
 const CHUNKS: [u8; 2] = [10, 11];
 /// No chunk is longer: one is decoded, and kept, to read any byte of it.
 pub(super) const MAX_CHUNK_BYTES: u64 = 256 << 20;
-
-/// What filters may add to a chunk, beside as much as it has.
-const MAX_GROWTH_BYTES: u64 = 64 << 10;
 
 /// Each chunk of a table costs so much of what may be read: a dataset's chunks are often named in few bytes or none.
 const CHUNK_COST: u64 = 8;
@@ -52,6 +50,24 @@ impl Chunk {
 /// How many chunks there are in each dimension.
 pub(super) fn grid(shape: &[u64], chunk: &[u64]) -> Vec<u64> {
     shape.iter().zip(chunk).map(|(length, chunk)| length.div_ceil((*chunk).max(1))).collect()
+}
+
+/// The number of a place in C order.
+fn number_in(grid: &[u64], place: &[u64]) -> u64 {
+    let both = place.iter().zip(grid);
+    both.fold(0_u64, |all, (place, length)| all.saturating_mul(*length).saturating_add(*place))
+}
+
+/// Goes on to the next place in C order. False: it was the last one.
+fn go_on(place: &mut [u64], grid: &[u64]) -> bool {
+    for (at, length) in place.iter_mut().zip(grid).rev() {
+        *at = at.saturating_add(1);
+        if *at < *length {
+            return true;
+        }
+        *at = 0;
+    }
+    false
 }
 
 /// Bytes of a whole chunk. `None`: too many.
@@ -166,22 +182,34 @@ impl Collect<'_> {
         }
     }
 
-    /// The chunks lie one after the other, all that the dataset may have.
+    /// The chunks lie one after the other, all that the dataset may have. Only those that its shape has are passed: of
+    /// the others there may be as many as the file has bytes.
     fn implicit(&mut self, address: u64) -> Result<()> {
         let most = grid(&self.dataset.most, &self.layout.chunk);
+        let at = self.input.base.saturating_add(address);
+        if self.grid.iter().zip(&most).any(|(length, most)| length > most) {
+            let expected = format!("a shape of up to {most:?} chunks");
+            return Err(self.input.reader.malformed(at, expected, format!("{:?}", self.grid), ""));
+        }
         let count = most.iter().try_fold(1_u64, |all, length| all.checked_mul(*length));
         let count = count.unwrap_or(u64::MAX);
         if !self.allow_damaged {
             self.input.place("chunks", address, count.saturating_mul(self.chunk_bytes))?;
         }
-        let left = self.input.reader.len().saturating_sub(address);
-        let order: Vec<usize> = (0..most.len()).collect();
-        for number in 0..count.min(left.checked_div(self.chunk_bytes).unwrap_or(0)) {
-            let place = self.place(number, &order);
+        let left = self.input.reader.len().saturating_sub(at);
+        let count = count.min(left.checked_div(self.chunk_bytes).unwrap_or(0));
+        let mut place = vec![0; most.len()];
+        loop {
+            let number = number_in(&most, &place);
+            if number >= count {
+                return Ok(());
+            }
             let within = number.saturating_mul(self.chunk_bytes);
             self.add(&place, address.saturating_add(within), None)?;
+            if !go_on(&mut place, &self.grid) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Where a chunk is in the grid, by its number in an array whose slowest dimension is the first of `order`.
@@ -206,10 +234,7 @@ impl Collect<'_> {
         if place.iter().zip(&self.grid).any(|(place, length)| place >= length) {
             return Ok(());
         }
-        let number = place
-            .iter()
-            .zip(&self.grid)
-            .fold(0_u64, |all, (place, length)| all.saturating_mul(*length).saturating_add(*place));
+        let number = number_in(&self.grid, place);
         let (bytes, mut mask) = match filtered {
             Some(filtered) if !self.dataset.filters.is_empty() => filtered,
             _ => (self.chunk_bytes, 0),
@@ -217,8 +242,7 @@ impl Collect<'_> {
         if self.layout.edges_are_plain && self.is_at_an_edge(place) {
             mask = u32::MAX;
         }
-        // No filter makes a chunk much longer.
-        if bytes > self.chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES) {
+        if bytes > most_stored(self.chunk_bytes) {
             let at = self.input.base.saturating_add(address);
             let expected = format!("a chunk of {}, filtered", counted(self.chunk_bytes, "byte"));
             return Err(self.input.reader.malformed(at, expected, counted(bytes, "byte"), ""));

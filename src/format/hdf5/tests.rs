@@ -1,5 +1,6 @@
 //! What h5py wrote, files that lie, and any chunks against a model.
 
+mod heads;
 mod model;
 mod repeated;
 
@@ -212,6 +213,26 @@ fn it_is_told_by_its_mark_also_behind_a_user_block() {
 }
 
 #[test]
+fn texts_of_a_shape_without_elements_are_as_many_empty_lists() {
+    let json = |shape: &[u64], most| {
+        let count = shape.iter().product();
+        let text = &mut |_| Ok::<_, crate::format::Error>(b"a".to_vec());
+        let found = values::json(shape, count, most, text).unwrap();
+        found.map(|text| String::from_utf8(text).unwrap())
+    };
+    for (shape, text) in [
+        (&[0][..], "[]"),
+        (&[0, 3], "[]"),
+        (&[3, 0], "[[],[],[]]"),
+        (&[2, 1, 0, 4], "[[[]],[[]]]"),
+        (&[2, 1], "[[\"a\"],[\"a\"]]"),
+    ] {
+        assert_eq!(json(shape, 100).as_deref(), Some(text), "{shape:?}");
+    }
+    assert_eq!(json(&[1 << 40, 0], 1000), None);
+}
+
+#[test]
 fn rows_in_place_are_ranges_and_rows_of_chunks_are_encoded() {
     let file = tiny("latest");
     let options = OpenOptions { rows: true, ..OpenOptions::default() };
@@ -379,7 +400,7 @@ fn a_shape_or_a_type_that_its_layout_does_not_agree_with_is_refused() {
     let mut names = shuffled.windows(12).enumerate();
     let (name, _) = names.find(|(_, bytes)| *bytes == b"shuffle\0\x04\0\0\0").unwrap();
     let mut bad = shuffled;
-    bad[name + 8] = 0;
+    bad[name + 8] = 8;
     assert!(refused(&bad).contains("shuffled elements of 4 bytes, found others"));
     // The elements of chunks: behind the lengths of a chunk stands that of an element.
     let chunk = [2_u32.to_le_bytes(), 3_u32.to_le_bytes(), 2_u32.to_le_bytes()].concat();
@@ -404,6 +425,20 @@ fn a_list_of_names_has_the_size_of_its_integers() {
     assert_eq!(kind(4).unwrap(), "'<i4'");
     let said = kind(8).unwrap_err();
     assert!(said.contains("integers of 8 bytes for those of a list, found 4"), "{said}");
+}
+
+#[test]
+fn a_float_whose_highest_bit_is_stored_is_none_of_numpys() {
+    let kind = |bits: u8| {
+        let properties = [0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
+        let message = [&[0x11, bits, 31, 0, 4, 0, 0, 0][..], &properties].concat();
+        let source = MemorySource::new("x", Vec::new());
+        let input = input::Input::new(input::reader(&source), 0);
+        datatype::Datatype::read(&mut input.fields_at(&message, 0)).unwrap().descr().unwrap().0
+    };
+    assert_eq!([0x20, 0x21].map(kind), ["'<f4'", "'>f4'"]);
+    // Not implied, always 1, and the order of VAX.
+    assert_eq!([0x00, 0x10, 0x61].map(kind), ["'|V4'"; 3]);
 }
 
 #[test]

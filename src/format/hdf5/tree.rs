@@ -67,14 +67,13 @@ impl Tree {
     /// Reads all groups. `on_dataset` is called once for each dataset, with a path that it has.
     pub(super) fn read(
         input: &Input<'_>,
-        root: u64,
+        (root, headers): (u64, Headers<'_>),
         allow_damaged: bool,
         on_dataset: &mut OnDataset<'_>,
     ) -> Result<Self> {
         let root_name = Name { parent: ROOT, name: Box::default(), entry: Entry::Group };
         let tree = Tree { names: vec![root_name], notes: Notes::default() };
         let (seen, groups, soft) = (HashMap::from([(root, ROOT)]), Vec::new(), Vec::new());
-        let headers = Headers::new(input);
         let mut walk = Walk { headers, tree, seen, soft, groups, on_dataset, allow_damaged };
         let messages = walk.headers.messages(root)?;
         walk.groups.push((ROOT, messages, 0));

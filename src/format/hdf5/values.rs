@@ -242,6 +242,9 @@ pub(super) fn json<E>(
     text: &mut dyn FnMut(u64) -> Result<Vec<u8>, E>,
 ) -> Result<Option<Vec<u8>>, E> {
     let mut out = Vec::new();
+    // Of a dimension without elements each list is empty.
+    let empty = shape.iter().position(|length| *length == 0);
+    let shape = shape.get(..empty.unwrap_or(shape.len())).unwrap_or_default();
     // After so many elements a list of each level ends.
     let mut steps = Vec::new();
     let mut step = 1_u64;
@@ -249,20 +252,21 @@ pub(super) fn json<E>(
         step = step.saturating_mul(*length);
         steps.push(step);
     }
-    if count == 0 {
-        return Ok(Some(b"[]".to_vec()));
-    }
+    let count = if empty.is_some() { step } else { count };
     for number in 0..count {
         let is_at = |at: u64| move |step: &&u64| at.is_multiple_of(**step);
         if number > 0 {
             out.push(b',');
         }
         out.extend(steps.iter().filter(is_at(number)).map(|_| b'['));
-        let text = text(number)?;
+        let text = if empty.is_none() { text(number)? } else { Vec::new() };
         if out.len().saturating_add(text_bytes(&text)) > most {
             return Ok(None);
         }
-        write_text(&mut out, &text);
+        match empty {
+            Some(_) => out.extend_from_slice(b"[]"),
+            None => write_text(&mut out, &text),
+        }
         out.extend(steps.iter().filter(is_at(number.saturating_add(1))).map(|_| b']'));
     }
     Ok(Some(out))

@@ -14,6 +14,7 @@ const BROTLI: i32 = 4;
 const LZ4_HADOOP: i32 = 5;
 const ZSTD: i32 = 6;
 const LZ4: i32 = 7;
+const OTHER_LENGTHS: &str = "LZ4 of other lengths than its frame says";
 /// What the decoder of brotli takes at a time.
 const BROTLI_BUFFER_BYTES: usize = 64 << 10;
 
@@ -61,23 +62,35 @@ fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// `u32 decoded bytes | u32 stored bytes | block`, again and again; big-endian.
+/// `u32 decoded bytes | u32 stored bytes | block | …`, again and again; big-endian. What is longer than Hadoop's buffer has
+/// several blocks, each behind its stored bytes, until all that was said is decoded.
 fn hadoop(mut input: &[u8], mut out: &mut [u8]) -> Result<(), String> {
-    while let Some((head, rest)) = input.split_first_chunk::<8>() {
-        let [a, b, c, d, e, f, g, h] = *head;
-        let (decoded, stored) =
-            (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-        let blocks = rest.split_at_checked(stored as usize);
+    while let Some(decoded) = next_u32(&mut input) {
         let targets = std::mem::take(&mut out).split_at_mut_checked(decoded as usize);
-        let ((block, behind), (target, left)) =
-            blocks.zip(targets).ok_or("LZ4 of other lengths than its frame says")?;
-        lz4(block, target)?;
-        (input, out) = (behind, left);
+        let (mut target, left) = targets.ok_or(OTHER_LENGTHS)?;
+        loop {
+            let stored = next_u32(&mut input).ok_or(OTHER_LENGTHS)?;
+            let (block, behind) = input.split_at_checked(stored as usize).ok_or(OTHER_LENGTHS)?;
+            let length = lz4_flex::block::decompress_into(block, target);
+            let length = length.map_err(|error| format!("LZ4: {error}"))?;
+            input = behind;
+            target = std::mem::take(&mut target).get_mut(length..).unwrap_or_default();
+            if target.is_empty() {
+                break;
+            }
+        }
+        out = left;
     }
     match input.is_empty() && out.is_empty() {
         true => Ok(()),
         false => Err("LZ4 whose frames end early".to_owned()),
     }
+}
+
+fn next_u32(input: &mut &[u8]) -> Option<u32> {
+    let (number, behind) = input.split_first_chunk()?;
+    *input = behind;
+    Some(u32::from_be_bytes(*number))
 }
 
 fn brotli(input: &[u8], out: &mut [u8]) -> Result<(), String> {
@@ -87,5 +100,42 @@ fn brotli(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     match decoder.read(&mut [0; 1]).map_err(said)? {
         0 => Ok(()),
         _ => Err(format!("brotli of more than {}", counted(out.len(), "byte"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_hadoop_have_one_block_or_several() {
+        let data: Vec<u8> = (0..5000_u32).flat_map(|number| (number / 9).to_le_bytes()).collect();
+        let block = |data: &[u8]| {
+            let block = lz4_flex::block::compress(data);
+            [&(block.len() as u32).to_be_bytes()[..], &block].concat()
+        };
+        let frame = |data: &[u8], blocks: usize| {
+            let blocks = data.chunks(data.len().div_ceil(blocks)).flat_map(block);
+            [(data.len() as u32).to_be_bytes().to_vec(), blocks.collect()].concat()
+        };
+        let (first, second) = data.split_at(7000);
+        for stored in [
+            frame(&data, 1),
+            frame(&data, 4),
+            [frame(first, 1), frame(second, 1)].concat(),
+            [frame(first, 3), frame(second, 2)].concat(),
+            lz4_flex::block::compress(&data),
+        ] {
+            let mut out = vec![0; data.len()];
+            decode(LZ4_HADOOP, &stored, &mut out).unwrap();
+            assert!(out == data);
+            for end in [0, 3, 7, 9, stored.len() - 1] {
+                assert!(decode(LZ4_HADOOP, &stored[..end], &mut out).is_err(), "{end}");
+            }
+            assert!(decode(LZ4_HADOOP, &stored, &mut out[1..]).is_err());
+        }
+        // Blocks of no bytes, again and again.
+        let empty = [&4_u32.to_be_bytes()[..], &[0, 0, 0, 1, 0].repeat(1000)].concat();
+        assert!(decode(LZ4_HADOOP, &empty, &mut [0; 4]).is_err());
     }
 }

@@ -258,7 +258,11 @@ impl<'a> Column<'a> {
             );
             return Err(self.place.reader.malformed(at, "a page within its chunk", found, ""));
         }
-        self.bring(at, all)?;
+        let too_long = header.too_long();
+        // What is not decoded is passed over.
+        if too_long.is_none() {
+            self.bring(at, all)?;
+        }
         self.at = at.saturating_add(all);
         let is_data = header.is_data();
         if is_data && u64::from(header.values) > self.values_left {
@@ -266,15 +270,18 @@ impl<'a> Column<'a> {
             let expected = format!("{} at most", counted(self.values_left, "value"));
             return Err(self.place.reader.malformed(at, expected, found, ""));
         }
+        if is_data {
+            self.values_left = self.values_left.saturating_sub(header.values.into());
+        }
         let range = self.brought(at, all);
         let buffer = std::mem::take(&mut self.buffer);
         let stored = buffer.get(range).unwrap_or_default();
         let body = stored.get(usize::try_from(header_bytes).unwrap_or(0)..).unwrap_or_default();
-        let done = match header.kind {
-            PageKind::Other => self.budget.take(&header).map_err(Fault::from),
-            PageKind::Dictionary => self.dictionary(header, stored, (body, at, body_at)),
-            PageKind::Data | PageKind::DataV2 { .. } => {
-                self.values_left = self.values_left.saturating_sub(header.values.into());
+        let done = match (too_long, header.kind) {
+            (Some(why), _) => Err(why.into()),
+            (None, PageKind::Other) => self.budget.take(&header).map_err(Fault::from),
+            (None, PageKind::Dictionary) => self.dictionary(header, stored, (body, at, body_at)),
+            (None, PageKind::Data | PageKind::DataV2 { .. }) => {
                 self.data(header, (body, at, body_at))
             }
         };

@@ -62,8 +62,8 @@ pub(super) struct Start {
 }
 
 /// The next values of a leaf.
-struct Cursor<'a> {
-    leaf: &'a Leaf,
+struct Cursor {
+    leaf: Leaf,
     chunk: Chunk,
     /// The page that was read last, the one behind it, and how many values follow there.
     page_at: u64,
@@ -90,7 +90,7 @@ struct Dictionary {
 /// The next values of all leaves of a column.
 pub(super) struct Cursors<'a> {
     stored: &'a dyn Stored,
-    cursors: Vec<Cursor<'a>>,
+    cursors: Vec<Cursor>,
     /// The leaf that the first cursor is of.
     first: usize,
     /// Bytes that the values of all pages take.
@@ -111,7 +111,7 @@ impl<'a> Cursors<'a> {
     /// The column is not in the footer.
     pub(super) fn new(
         stored: &'a dyn Stored,
-        schema: &'a Schema,
+        schema: &Schema,
         group: &Group,
         node: &Node,
     ) -> Read<Self> {
@@ -119,7 +119,7 @@ impl<'a> Cursors<'a> {
         let both = schema.leaves.get(leaves.clone()).zip(group.chunks.get(leaves.clone()));
         let (schema, chunks) = both.ok_or("a column that is not in the footer")?;
         let cursors = schema.iter().zip(chunks).map(|(leaf, chunk)| Cursor {
-            leaf,
+            leaf: leaf.in_json(),
             chunk: *chunk,
             page_at: chunk.at,
             at: chunk.at,
@@ -149,7 +149,7 @@ impl<'a> Cursors<'a> {
             let Some(cursor) = self.cursors.get_mut(number) else { continue };
             (cursor.page_at, cursor.at, cursor.left) = (start.page, start.page, start.left);
             if start.dictionary != NO_DICTIONARY {
-                let values = kept(start.dictionary, cursor.leaf, cursor.chunk.codec)?;
+                let values = kept(start.dictionary, &cursor.leaf, cursor.chunk.codec)?;
                 let number = start.dictionary;
                 cursor.dictionary = Some(Dictionary { values, page: Vec::new(), number });
             }
@@ -225,12 +225,12 @@ impl<'a> Cursors<'a> {
         true
     }
 
-    fn cursor(&mut self, leaf: usize) -> Read<&mut Cursor<'a>> {
+    fn cursor(&mut self, leaf: usize) -> Read<&mut Cursor> {
         let place = leaf.saturating_sub(self.first);
         self.cursors.get_mut(place).ok_or_else(|| ENDS_EARLY.into())
     }
 
-    pub(super) fn leaf(&self, leaf: usize) -> Option<&'a Leaf> {
+    pub(super) fn leaf(&self, leaf: usize) -> Option<Leaf> {
         self.cursors.get(leaf.saturating_sub(self.first)).map(|cursor| cursor.leaf)
     }
 
@@ -298,7 +298,7 @@ impl<'a> Cursors<'a> {
     }
 }
 
-impl Cursor<'_> {
+impl Cursor {
     fn levels(&self) -> Option<(u32, u32)> {
         if self.next >= self.count {
             return None;
@@ -314,9 +314,9 @@ impl Cursor<'_> {
         match header.kind {
             PageKind::Other => (),
             PageKind::Dictionary => {
-                let page = Page::open(header, body, self.leaf, codec)?;
+                let page = Page::open(header, body, &self.leaf, codec)?;
                 let found =
-                    values::decode(self.leaf, 0, &page.bytes, header.values as usize, None)?;
+                    values::decode(&self.leaf, 0, &page.bytes, header.values as usize, None)?;
                 let (values, page) = (Arc::new(found), stored.to_vec());
                 self.dictionary = Some(Dictionary { values, page, number: NO_DICTIONARY });
             }
@@ -325,11 +325,11 @@ impl Cursor<'_> {
                 let left = left.ok_or_else(|| {
                     format!("{}, not {}", counted(header.values, "value"), self.left)
                 })?;
-                let page = Page::open(header, body, self.leaf, codec)?;
-                let (count, encoding) = (page.present(self.leaf), header.encoding);
+                let page = Page::open(header, body, &self.leaf, codec)?;
+                let (count, encoding) = (page.present(&self.leaf), header.encoding);
                 let dictionary = self.dictionary.as_ref().map(|dictionary| &*dictionary.values);
                 self.values =
-                    values::decode(self.leaf, encoding, page.values(), count, dictionary)?;
+                    values::decode(&self.leaf, encoding, page.values(), count, dictionary)?;
                 (self.repetition, self.definition) = (page.repetition, page.definition);
                 (self.count, self.next, self.passed) = (header.values as usize, 0, 0);
                 (self.left, self.page_at) = (left, self.at);

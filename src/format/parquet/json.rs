@@ -183,7 +183,13 @@ impl Writer<'_, '_> {
                     if !is_text {
                         writer.out.push(b'[');
                     }
+                    let start = writer.out.len();
                     writer.node(key)?;
+                    // As Python's `json` has it: a name must be text.
+                    if is_text && writer.out.get(start..) == Some(b"null") {
+                        writer.out.truncate(start);
+                        writer.out.extend_from_slice(b"\"null\"");
+                    }
                     writer.out.extend_from_slice(if is_text { b":" } else { b"," });
                     match value {
                         Some(value) => writer.node(value)?,

@@ -1,8 +1,9 @@
 //! Values as JSON: numbers, dates, text, and bytes.
 //!
-//! Imports the schema, and JSON of this room.
+//! Imports values, the schema, and JSON of this room.
 
 use super::schema::{Meaning, Physical};
+use super::values::days_of;
 use crate::format::bytes::{u32_at, u64_at};
 use crate::format::json::{write_base64, write_text};
 use std::io::Write;
@@ -45,7 +46,10 @@ fn write_number(out: &mut Vec<u8>, value: &[u8], descr: &str, is_utc: bool) {
         }
         _ if descr.starts_with("<M8") => {
             out.push(b'"');
-            write_time(out, signed, descr, is_utc);
+            match days_of(value) {
+                Some((days, of_day)) => write_days(out, days, of_day, 9, is_utc),
+                None => write_time(out, signed, descr, is_utc),
+            }
             out.push(b'"');
             Ok(())
         }
@@ -86,24 +90,30 @@ fn half(bits: u16) -> f32 {
 /// As ISO 8601 has it: `2024-02-29`, `2024-02-29T12:00:00.000001Z`.
 fn write_time(out: &mut Vec<u8>, value: i64, descr: &str, is_utc: bool) {
     let (in_second, digits) = match descr {
-        "<M8[D]" => (0_i64, 0),
-        "<M8[ms]" => (1000, 3),
+        "<M8[D]" => return write_date(out, value),
+        "<M8[ms]" => (1000_i64, 3),
         "<M8[us]" => (1_000_000, 6),
         _ => (1_000_000_000, 9),
     };
     let in_day = in_second.saturating_mul(86_400);
-    let days = if in_day == 0 { value } else { value.div_euclid(in_day) };
-    let (year, month, day) = date(days);
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}");
-    if in_day == 0 {
-        return;
-    }
-    let within = value.rem_euclid(in_day);
-    let (second, behind) = (within.div_euclid(in_second), within.rem_euclid(in_second));
+    write_days(out, value.div_euclid(in_day), value.rem_euclid(in_day), digits, is_utc);
+}
+
+/// Days since 1970, and what of the last one has passed, in seconds with so many digits behind the point.
+fn write_days(out: &mut Vec<u8>, days: i64, of_day: i64, digits: u32, is_utc: bool) {
+    write_date(out, days);
+    let in_second = 10_i64.saturating_pow(digits);
+    let (second, behind) = (of_day.div_euclid(in_second), of_day.rem_euclid(in_second));
     let (hour, minute, second) =
         (second.div_euclid(3600), second.div_euclid(60).rem_euclid(60), second.rem_euclid(60));
-    let zone = if is_utc { "Z" } else { "" };
+    let (zone, digits) = (if is_utc { "Z" } else { "" }, digits as usize);
     let _ = write!(out, "T{hour:02}:{minute:02}:{second:02}.{behind:0digits$}{zone}");
+}
+
+fn write_date(out: &mut Vec<u8>, days: i64) {
+    let (year, month, day) = date(days);
+    let sign = if year < 0 { "-" } else { "" };
+    let _ = write!(out, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs());
 }
 
 /// Days since 1970 → year, month, day of the Gregorian calendar.
@@ -140,6 +150,23 @@ mod tests {
         assert_eq!(time(-1, "<M8[D]", false), "1969-12-31");
         assert_eq!(time(951_868_800_000, "<M8[ms]", true), "2000-03-01T00:00:00.000Z");
         assert_eq!(time(-1, "<M8[us]", false), "1969-12-31T23:59:59.999999");
+        assert_eq!(time(-719_529, "<M8[D]", false), "-0001-12-31");
+        assert_eq!(time(2_932_897, "<M8[D]", false), "10000-01-01");
+    }
+
+    #[test]
+    fn times_of_96_bits_have_any_year() {
+        let time = |of_day: i64, day: i64| {
+            let day = (2_440_588 + day) as u32;
+            let value = [&of_day.to_le_bytes()[..], &day.to_le_bytes()].concat();
+            let mut out = Vec::new();
+            write_number(&mut out, &value, "<M8[ns]", false);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(time(1, 2_932_896), "\"9999-12-31T00:00:00.000000001\"");
+        assert_eq!(time(86_399_999_999_999, -719_162), "\"0001-01-01T23:59:59.999999999\"");
+        assert_eq!(time(-1, 0), "\"1969-12-31T23:59:59.999999999\"");
+        assert_eq!(time(0, 0), "\"1970-01-01T00:00:00.000000000\"");
     }
 
     #[test]

@@ -10,12 +10,13 @@ use super::codecs::{self, UNCOMPRESSED};
 use super::encoding;
 use super::schema::Leaf;
 use super::thrift::{FALSE, I32, STRUCT, Thrift, Wrong};
-use crate::format::Fault;
+use crate::format::{Fault, counted};
 use std::borrow::Cow;
 
-/// No page is longer once it is decompressed: it is decoded as a whole, and kept in memory for the reads that follow.
+/// No longer page is decoded, stored or decompressed: that is done as a whole, and it is kept in memory for the reads that
+/// follow.
 pub(super) const MAX_PAGE_BYTES: u32 = 256 << 20;
-/// Values of a page, nulls among them. Writers that fill a page of 1 MiB with numbers of one bit put 2²³ there.
+/// Values of a page that is decoded, nulls among them. Writers that fill a page of 1 MiB with numbers of one bit put 2²³ there.
 pub(super) const MAX_VALUES: u32 = 1 << 24;
 const RLE: i32 = 3;
 /// No header is longer: it may hold the smallest and the largest value.
@@ -76,10 +77,23 @@ impl Header {
         matches!(self.kind, Kind::Data | Kind::DataV2 { .. })
     }
 
+    /// Why the page is not decoded: it would take too much memory. `None`: it can be.
+    pub(super) fn too_long(&self) -> Option<String> {
+        let (bytes, values) = (self.held_bytes(), self.values);
+        match (bytes > MAX_PAGE_BYTES.into(), values > MAX_VALUES) {
+            (true, _) => Some(format!("it has {}, over 256 MiB", counted(bytes, "byte"))),
+            (_, true) => Some(format!("it has {}, over 2²⁴", counted(values, "value"))),
+            _ => None,
+        }
+    }
+
     /// The header that a page's bytes begin with, and what stands behind it.
     pub(super) fn split(stored: &[u8]) -> Result<(Self, &[u8]), String> {
         let (header, length) = Self::read(stored)
             .map_err(|wrong| format!("the header of a page: expected {}", wrong.expected))?;
+        if let Some(why) = header.too_long() {
+            return Err(why);
+        }
         let body = stored.get(length..).and_then(|rest| rest.get(..header.stored as usize));
         Ok((header, body.ok_or("a page that ends early")?))
     }
@@ -139,10 +153,7 @@ impl Fields {
 
     fn header(self, thrift: &Thrift) -> Read<Header> {
         let [definition, repetition] = self.levels.map(|length| u32::try_from(length).ok());
-        let size = |bytes: Option<u64>| {
-            let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
-            bytes.filter(|bytes| *bytes <= MAX_PAGE_BYTES)
-        };
+        let size = |bytes: Option<u64>| bytes.and_then(|bytes| u32::try_from(bytes).ok());
         let levels = repetition.zip(definition);
         let [data_values, data_encoding, encodings @ ..] = self.data;
         let (kind, [values, encoding]) = match (self.kind, levels) {
@@ -156,10 +167,9 @@ impl Fields {
             (None, _) => return Err(thrift.wrong("the type of a page")),
         };
         let Some((stored, decoded)) = size(self.stored).zip(size(self.decoded)) else {
-            return Err(thrift.wrong("a page of 256 MiB at most"));
+            return Err(thrift.wrong("the lengths of a page"));
         };
-        let values = u32::try_from(values).ok().filter(|values| *values <= MAX_VALUES);
-        let values = values.ok_or_else(|| thrift.wrong("a page of 2²⁴ values at most"))?;
+        let values = u32::try_from(values).map_err(|_| thrift.wrong("a number of values"))?;
         let crc32 = self.crc32;
         Ok(Header { kind, stored, decoded, crc32, values, encoding, levels: encodings })
     }

@@ -90,7 +90,7 @@ fn header(reader: Reader<'_>, at: u64, length: u64) -> Result<Option<Header>> {
     reader.read("the header of a page", &mut bytes, at)?;
     let found = Header::read(&bytes).ok();
     let whole = |(header, head): &(Header, usize)| {
-        (*head as u64).saturating_add(header.stored.into()) == length
+        (*head as u64).saturating_add(header.stored.into()) == length && header.too_long().is_none()
     };
     Ok(found.filter(whole).map(|(header, _)| header))
 }
@@ -121,7 +121,8 @@ fn checked(mut pages: Vec<Indexed>, chunk: &Chunk, leaf: &Leaf) -> Option<Vec<In
     for (page, end) in pages.iter_mut().zip(ends) {
         let rows = end.checked_sub(page.first_row)?;
         let is_page = page.at == at && page.first_row == row && page.length >= MIN_PAGE_BYTES;
-        let fits = rows <= MAX_VALUES.into() && rows.saturating_mul(width) <= MAX_PAGE_BYTES.into();
+        let bytes = rows.saturating_mul(width).max(page.length.into());
+        let fits = rows <= MAX_VALUES.into() && bytes <= MAX_PAGE_BYTES.into();
         if !is_page || !fits || rows == 0 {
             return None;
         }

@@ -47,7 +47,7 @@ pub(super) enum Change {
 }
 
 /// A column of values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Leaf {
     pub(super) physical: Physical,
     /// As the footer has it, for chunks to agree.
@@ -220,9 +220,11 @@ impl Walk<'_> {
             };
             return Ok(Kind::Map { there, level, key, value });
         }
-        // Old writers leave out the group around an item that has fields.
+        // Old writers leave out the group around an item that has fields, or is a map.
         let is_item = child.physical.is_some()
             || child.children != 1
+            || child.logical == Logical::Map
+            || child.converted == Some(1)
             || child.name == b"array"
             || child.name == [above, b"_tuple"].concat();
         let child = self.elements.next().ok_or("a list of nothing")?;
@@ -298,6 +300,15 @@ fn meaning(element: &Element, stored_type: i32) -> Meaning {
 }
 
 impl Leaf {
+    /// As JSON needs it, whose dates have any year: times of 96 bits stay as they are stored.
+    pub(super) fn in_json(self) -> Self {
+        let meaning = match self.meaning {
+            Meaning::Number(descr, Change::Days) => Meaning::Number(descr, Change::Nothing),
+            meaning => meaning,
+        };
+        Self { meaning, ..self }
+    }
+
     /// Bytes of each element that is shown, if all have the same.
     pub(super) fn width(&self) -> Option<u32> {
         match (self.meaning, self.physical) {

@@ -1,6 +1,7 @@
 //! What pyarrow wrote, files that lie, and any columns against a model.
 
 mod bounds;
+mod json;
 mod limits;
 mod model;
 mod writer;

@@ -75,6 +75,9 @@ impl Stored for Pages<'_> {
         loop {
             match Header::read(&read(length)?) {
                 Ok((header, head)) => {
+                    if let Some(why) = header.too_long() {
+                        return Err(format!("the page at byte {at}: {why}").into());
+                    }
                     self.budget.take(&header)?;
                     let whole = (head as u64).saturating_add(header.stored.into());
                     if whole > left {

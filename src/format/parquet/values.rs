@@ -265,15 +265,22 @@ fn changed(stored: Values, change: Change) -> Values {
         }
         Change::Days => {
             let nanoseconds = |value| {
-                let of_day = u64_at(value, 0).unwrap_or(0).cast_signed();
-                let day = i64::from(u32_at(value, 8).unwrap_or(0).cast_signed());
-                let since = day.checked_sub(EPOCH_DAY);
-                let since = since.and_then(|days| days.checked_mul(DAY_NANOSECONDS));
-                since.and_then(|since| since.checked_add(of_day)).unwrap_or(NOT_A_TIME)
+                let (days, of_day) = days_of(value).unwrap_or((0, 0));
+                // Of the first day that 64 bits hold a part, they do not hold its beginning.
+                let since = i128::from(days).saturating_mul(DAY_NANOSECONDS.into());
+                i64::try_from(since.saturating_add(of_day.into())).unwrap_or(NOT_A_TIME)
             };
             Values::fixed(each.flat_map(|value| nanoseconds(value).to_le_bytes()).collect(), 8)
         }
     }
+}
+
+/// The days since 1970 of a time of 96 bits, and nanoseconds of a day. `None`: it has another length.
+pub(super) fn days_of(value: &[u8]) -> Option<(i64, i64)> {
+    let (of_day, day) = (u64_at(value, 0)?.cast_signed(), u32_at(value, 8)?.cast_signed());
+    let days = i64::from(day).saturating_sub(EPOCH_DAY);
+    let more = of_day.div_euclid(DAY_NANOSECONDS);
+    Some((days.saturating_add(more), of_day.rem_euclid(DAY_NANOSECONDS)))
 }
 
 /// A decimal as text: integers are little-endian, bytes big-endian.
@@ -369,6 +376,12 @@ mod tests {
         };
         assert_eq!(shown(5, 1), DAY_NANOSECONDS + 5);
         assert_eq!(shown(0, -1), -DAY_NANOSECONDS);
+        // The first and the last time that 64 bits hold, which have a part of their day.
+        let (first, last) = (763_145_224_193, 85_636_854_775_807);
+        assert_eq!(shown(first, -106_752), i64::MIN + 1);
+        assert_eq!(shown(first - 2, -106_752), NOT_A_TIME);
+        assert_eq!(shown(last, 106_751), i64::MAX);
+        assert_eq!(shown(last + 1, 106_751), NOT_A_TIME);
         // Year 9999, and year 1.
         for day in [2_932_896, -719_162, i64::from(u32::MAX) - EPOCH_DAY] {
             let held = day * 86_400 / 1_000_000_000 == 0;

@@ -242,6 +242,10 @@ impl<'de> Collect<'_, 'de> {
             if header.metadata.is_some() {
                 return Err(self.reader.malformed(at, "one __metadata__", "a second one", ""));
             }
+            // The reference package takes it for none.
+            if value == "null" {
+                return Ok(());
+            }
             let expected = "__metadata__ as an object of strings";
             Texts::check(value).map_err(|error| wrong(expected, error))?;
             header.metadata = Some(at..at.saturating_add(value.len() as u64));

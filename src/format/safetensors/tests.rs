@@ -49,6 +49,15 @@ fn tensors_are_arrays_and_what_numpy_does_not_have_is_shown_as_it_is() {
 }
 
 #[test]
+fn metadata_that_are_null_are_none() {
+    let header =
+        r#"{"__metadata__": null, "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}"#;
+    let bytes = file(header, 2);
+    let shown = files(&bytes, open(&bytes, View::Typed).as_ref());
+    assert_eq!(shown.keys().collect::<Vec<_>>(), ["a.npy"]);
+}
+
+#[test]
 fn the_raw_view_shows_the_stored_bytes_under_the_names() {
     let bytes = file(TWO, 28);
     let shown = files(&bytes, open(&bytes, View::Raw).as_ref());

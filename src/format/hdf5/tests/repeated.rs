@@ -1,9 +1,11 @@
 //! What many refer to: it is read once, also if it cannot be read, and asks for no more than the file's length allows.
 
+use super::super::dataset::{ChunkIndex, ChunkLayout, Dataset, Layout};
 use super::super::input;
 use super::super::notes::Notes;
-use super::super::object::{DATASPACE, DATATYPE, Headers, LAYOUT, Message};
+use super::super::object::{DATASPACE, DATATYPE, Extension, Headers, LAYOUT, Message};
 use super::super::shown::Builder;
+use super::super::table;
 use super::super::values::Heaps;
 use super::*;
 use crate::format::testing::Noted;
@@ -78,7 +80,7 @@ fn a_type_of_many_datasets_is_read_once_and_so_is_one_that_is_not_there() {
     let second = header(&[(LAYOUT, 2, &type_at(0))]);
     let source = Noted::new([shared, first, second].concat());
     let input = input::Input::new(input::reader(&source), 0);
-    let mut headers = Headers::new(&input);
+    let mut headers = Headers::new(&input, Extension::default());
     for _ in 0..1000 {
         let found = headers.messages(good).unwrap();
         assert_eq!((found.len(), &found[0].bytes[..]), (1, &[7; 24][..]));
@@ -123,4 +125,40 @@ fn values_that_were_never_written_are_as_many_as_the_length_of_the_file_allows()
         let is_said = said.contains("101 values for so short a file");
         assert_eq!(is_said, samples == 1 << 20, "{said}");
     }
+}
+
+#[test]
+fn of_chunks_one_behind_the_other_those_of_the_shape_alone_are_passed() {
+    // So many that nobody could pass all of them.
+    let all = 1_u64 << 48;
+    let file = Arc::new(MemorySource::new("x", Vec::new()));
+    let source = SliceSource::new("x".into(), file, 0, all);
+    let input = input::Input::new(input::reader(&source), 0);
+    let places = |shape: &[u64], most: &[u64], chunk: &[u64]| {
+        let layout = ChunkLayout {
+            chunk: chunk.to_vec(),
+            element: 1,
+            index: ChunkIndex::Implicit,
+            address: Some(0),
+            edges_are_plain: false,
+        };
+        let dataset = Dataset {
+            shape: shape.to_vec(),
+            most: most.to_vec(),
+            datatype: Datatype { bytes: 1, kind: Kind::Plain("|u1".to_owned()), is_unknown: None },
+            layout: Layout::Chunked(layout.clone()),
+            filters: Vec::new(),
+            fill: Vec::new(),
+        };
+        let table = table::read(&input, &dataset, &layout, false);
+        table.map(|table| table.iter().map(|chunk| (chunk.number, chunk.at)).collect::<Vec<_>>())
+    };
+    assert_eq!(places(&[1], &[all], &[1]).unwrap(), [(0, 0)]);
+    let found = places(&[3, 5], &[1 << 20, 1 << 20], &[2, 2]).unwrap();
+    // Rows of 2¹⁹ chunks of 4 bytes.
+    let (row, chunk) = (4 << 19, 4);
+    let expected = [(0, 0), (1, chunk), (2, 2 * chunk), (3, row), (4, row + chunk)];
+    assert_eq!(found, [&expected[..], &[(5, row + 2 * chunk)]].concat());
+    // More than there may be.
+    assert!(places(&[5], &[4], &[1]).is_err());
 }

@@ -1,5 +1,6 @@
 //! Files that ask for more than they have, and lists that end in a broken page.
 
+use super::super::page::Header;
 use super::super::schema::Schema;
 use super::super::{footer, scan};
 use super::writer::{Column, Entry, Style, Value, element, file};
@@ -31,14 +32,38 @@ fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)
 }
 
 /// A page of version 1: the encodings of its values and of its levels.
-fn data_page(values: i32, (encoding, levels): (i32, i32), body: &[u8]) -> Vec<u8> {
+fn data_page(values: i32, encodings: (i32, i32), body: &[u8]) -> Vec<u8> {
+    page_of(body.len() as i32, values, encodings, body)
+}
+
+/// The same, of so many bytes once it is decompressed.
+fn page_of(decoded: i32, values: i32, (encoding, levels): (i32, i32), body: &[u8]) -> Vec<u8> {
     let header = [values, encoding, levels, levels].map(Value::I32);
-    let length = || Value::I32(body.len() as i32);
+    let lengths = [decoded, body.len() as i32].map(Value::I32);
     let header = Value::Struct((1..).zip(header).collect());
     let mut out = Vec::new();
-    Value::Struct(vec![(1, Value::I32(0)), (2, length()), (3, length()), (5, header)])
-        .write(&mut out);
+    let [decoded, stored] = lengths;
+    Value::Struct(vec![(1, Value::I32(0)), (2, decoded), (3, stored), (5, header)]).write(&mut out);
     [&out[..], body].concat()
+}
+
+#[test]
+fn a_page_too_long_to_be_decoded_is_damaged_and_those_behind_it_are_not() {
+    let good = data_page(2, (0, 3), &[7, 0, 0, 0, 9, 0, 0, 0]);
+    let long = page_of((256 << 20) + 1, 2, (0, 3), &[0; 8]);
+    let body = [&long[..], &good].concat();
+    let bytes = raw(vec![integers("a", 0)], &body, 4, &[(4, body.len(), 4)]);
+    let container = open(&bytes).unwrap();
+    let said = container.warnings().join("\n");
+    assert!(said.contains("the page at byte 4: it has 268435457 bytes, over 256 MiB"), "{said}");
+    let found: Vec<_> = files(&bytes, container.as_ref()).into_values().collect();
+    assert_eq!(found[..2], [None, None]);
+    assert!(found[2].as_ref().unwrap().ends_with(&[7, 0, 0, 0]));
+    assert!(found[3].as_ref().unwrap().ends_with(&[9, 0, 0, 0]));
+    // As many values are more than such a file can have.
+    let many = data_page((1 << 24) + 1, (0, 3), &[0; 8]);
+    let said = Header::split(&many).unwrap_err();
+    assert!(said.contains("16777217 values, over 2²⁴"), "{said}");
 }
 
 fn integers(name: &str, repetition: i32) -> Value {
