@@ -8,8 +8,8 @@
     ffrfs.announce("/mnt/ds", order)                 # samples that will be read, in that order
     loader = DataLoader(data, 64, sampler=ffrfs.Announced(RandomSampler(data), "/mnt/ds"))
 
-Everything but :func:`announce` and :func:`stats` runs the program ``ffrfs``: the one beside this interpreter, else the
-first one in ``PATH``; the environment variable ``FFRFS`` names another one.
+Everything but :func:`announce`, :func:`mounts` and :func:`stats` runs the program ``ffrfs``: the one that pip has installed with
+this package, else the first one in ``PATH``; the environment variable ``FFRFS`` names another one. ``python -m ffrfs`` runs it, too.
 """
 
 from ._announce import Announced, announce, warmup

@@ -109,7 +109,8 @@ class Announced:
         loader = DataLoader(data, 64, sampler=sampler, num_workers=8)
 
     Args:
-        sampler: an iterable of indices, or of lists of indices.
+        sampler: an iterable of indices, or of lists of indices, that ends: it is iterated to its end for its order. (Of one
+            without an end announce parts with :func:`announce`.)
         path: the mount point, or a path in it.
         files: where index i of the dataset lies, if i is not the number of the sample: a sequence of paths, or a
             function. For an ``ImageFolder`` that is ``[path for path, _ in data.samples]``.

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ TYPE = "fuse.ffrfs"
 
 
 class Mount:
-    """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block."""
+    """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block, in the process that made it:
+    one that was forked in the block does not unmount.
+    """
 
     #: Where the samples are: the mount point, without symbolic links.
     path: Path
@@ -29,6 +32,7 @@ class Mount:
         self.path = path
         self._made = made
         self._is_mounted = True
+        self._process = os.getpid()
 
     def unmount(self, lazy: bool = False) -> None:
         """Unmounts; a second call does nothing.
@@ -56,7 +60,8 @@ class Mount:
         trace: Optional[TracebackType],
     ) -> None:
         # While an exception is on its way, its traceback may hold files open: they must not hide it.
-        self.unmount(lazy=kind is not None)
+        if self._process == os.getpid():
+            self.unmount(lazy=kind is not None)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -84,7 +89,8 @@ def mount(
     password: Optional[str] = None,
     **options: Any,
 ) -> Mount:
-    """Mounts containers as one dataset. Returns when the mount works.
+    """Mounts containers as one dataset. Returns when the mount works. What the program warns of (encrypted members without a
+    password, names that are shown changed) is a :class:`UserWarning`.
 
     Args:
         source: a container, a directory of containers, a glob or brace list, a URL such as
@@ -92,18 +98,20 @@ def mount(
         path: the mount point, which must exist; without it a new temporary directory, removed at the end.
         password: of encrypted members. It reaches the program through a pipe, not the command line.
         options: those of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,
-            ``allow_other=True``.
+            ``allow_other=True``; a list gives an option several times, such as ``include=["*.jpg", "*.png"]``.
 
     Raises:
         Error: the containers cannot be mounted.
-        ValueError: ``foreground``, with which the program would not return before the end of the mount; or a password
-            with a newline, which no password can have.
+        ValueError: there is no source; ``foreground``, with which the program would not return before the end of the mount;
+            or a password with a newline, which no password can have.
     """
     if options.get("foreground"):
         raise ValueError("foreground: mount() returns while the dataset is served; run `ffrfs mount -f` for that")
     if password is not None and (password.endswith("\r") or "\n" in password):
         raise ValueError("password: it has a newline, which cannot be a part of a password")
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    if not sources:
+        raise ValueError("source: there is none; name a container")
     made = path is None
     point = Path(os.path.realpath(tempfile.mkdtemp(prefix="ffrfs-") if path is None else path))
     pipe: list[int] = []
@@ -114,7 +122,7 @@ def mount(
             with os.fdopen(writer, "wb") as file:
                 file.write(password.encode() + b"\n")
             options["password_fd"] = reader
-        run("mount", [*flags(options), "--", *sources, point], keep_open=pipe)
+        warned = run("mount", [*flags(options), "--", *sources, point], keep_open=pipe)
     except BaseException:
         if made:
             point.rmdir()
@@ -122,7 +130,15 @@ def mount(
     finally:
         for descriptor in pipe:
             os.close(descriptor)
-    return Mount(point, made)
+    mounted = Mount(point, made)
+    try:
+        for text in warned:
+            warnings.warn(text, stacklevel=2)
+    except BaseException:
+        # Warnings can be made errors; then nobody has the mount.
+        mounted.unmount()
+        raise
+    return mounted
 
 
 def mounts() -> list[MountInfo]:

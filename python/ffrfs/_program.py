@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
+
+#: What a line of the program begins with that warns.
+_WARNING = "ffrfs: warning: "
 
 
 class Error(Exception):
@@ -38,8 +42,10 @@ def program() -> str:
     named = os.environ.get("FFRFS")
     if named:
         return named
-    beside = Path(sys.executable).with_name("ffrfs")
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("ffrfs")
+    for directory in _script_directories():
+        if os.access(directory / "ffrfs", os.X_OK):
+            return str(directory / "ffrfs")
+    found = shutil.which("ffrfs")
     if found is None:
         raise FileNotFoundError(
             f"the program ffrfs is neither beside {sys.executable} nor in PATH: install the wheel into this "
@@ -48,14 +54,25 @@ def program() -> str:
     return found
 
 
+def _script_directories() -> Iterator[Path]:
+    """Where pip puts programs: beside the interpreter, or with ``--user``, which need not be in PATH."""
+    if sys.executable:  # an interpreter in another program has none
+        yield Path(sys.executable).parent
+    yield Path(sysconfig.get_path("scripts"))
+    yield Path(sysconfig.get_path("scripts", f"{os.name}_user"))
+
+
 def run(
     command: str,
     arguments: Sequence[StrPath],
     *,
     stdin: Optional[bytes] = None,
     keep_open: Sequence[int] = (),
-) -> None:
+) -> list[str]:
     """Runs a sub-command to its end.
+
+    Returns:
+        What it warned of.
 
     Raises:
         Error: it failed, with what it said on stderr.
@@ -71,6 +88,8 @@ def run(
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().removeprefix("ffrfs: ")
         raise Error(said or f"ffrfs {command} ended with {done.returncode}", done.returncode)
+    lines = done.stderr.decode(errors="replace").splitlines()
+    return [line.removeprefix(_WARNING) for line in lines if line.startswith(_WARNING)]
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:

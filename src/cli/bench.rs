@@ -3,6 +3,7 @@
 mod chart;
 mod table;
 
+use super::open::refuse_url;
 use super::print::to_stdout;
 use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
@@ -102,6 +103,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     patience::check(args.targets.iter().chain(&args.svg).map(PathBuf::as_path))?;
     let interrupt = Interrupt::listen();
     if let Some(svg) = &args.svg {
+        refuse_url(svg)?;
         output::check_free(svg, args.force)?;
     }
     let bench = Bench {

@@ -61,17 +61,17 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     // Not listened to: the signal ends the program.
     let interrupt = Interrupt::default();
     let reader = SampleReader::new(&opened, &interrupt);
-    let (mut exit, mut out) = (Exit::Ok, io::stdout().lock());
+    let (mut bad, mut out) = (Vec::new(), io::stdout().lock());
     for sample in &located {
         match reader.copy_checked(sample, &mut out, "standard output") {
             Ok(()) => {}
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::Bad(fault)) => {
                 reader.log_bad(sample, &fault);
-                exit = exit_of(std::iter::once(&fault));
+                bad.push(fault);
             }
         }
     }
     out.flush().map_err(|e| Failure::output("standard output", e))?;
-    Ok(exit)
+    Ok(exit_of(bad.iter()))
 }

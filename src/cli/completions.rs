@@ -13,6 +13,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 
 const AFTER_HELP: &str = "\
+Make the directory first where it is not there yet. The next shell completes.
+
 Examples:
   ffrfs completions bash > ~/.local/share/bash-completion/completions/ffrfs
   ffrfs completions zsh > ~/.zfunc/_ffrfs      # a directory of $fpath

@@ -13,8 +13,8 @@ use crate::tools::checkpoints::find_checkpoints;
 use clap::Args;
 use std::fmt;
 
-/// Build what a first mount would have to build: the indexes of tar and compressed files, and the checkpoints of
-/// large compressed members
+/// Build what a first mount would have to build: indexes of what must be read whole (tar, TFRecord, Parquet, compressed files
+/// and others), and checkpoints of large compressed members
 #[derive(Debug, Args)]
 pub(super) struct IndexCommandArgs {
     /// Containers, or directories, globs or brace lists of them

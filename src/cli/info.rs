@@ -8,7 +8,7 @@ use crate::dataset::warnings;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use crate::format::{counted, one_or_many};
-use crate::tools::info::{CheckedCounts, Files, Sizes, files};
+use crate::tools::info::{CheckedCounts, Files, Shown, Sizes, files};
 use crate::vfs::report::{self, Info};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
@@ -61,7 +61,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         opened.catalog(&ViewArgs { flat: true, ..view }, &args.open)
     })?;
     let names = opened.store.parts().iter().map(|part| part.name());
-    let Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked } =
+    let Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked, shown } =
         files(&opened, &catalog)?;
     let mut info = report::info(&opened.dataset, &catalog, names);
     for (container, records) in info.containers.iter_mut().zip(&records) {
@@ -77,7 +77,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         info,
         files: count,
         file_bytes: bytes,
-        looks_like: looks_like(&opened, &indexes)?,
+        looks_like: looks_like(&opened, &indexes, &shown)?,
         indexes,
         index_bytes,
         sample_bytes: sizes,
@@ -90,12 +90,16 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
 }
 
 /// `indexes`: by container, how many samples at its end hold names.
-fn looks_like(opened: &Opened, indexes: &[u64]) -> Result<BTreeMap<String, usize>, Failure> {
+fn looks_like(
+    opened: &Opened,
+    indexes: &[u64],
+    shown: &Shown,
+) -> Result<BTreeMap<String, usize>, Failure> {
     let mut kinds = BTreeMap::new();
     let is_shown = |sample| {
         let (container, index) = opened.dataset.container_of(sample).unwrap_or_default();
         let named = opened.dataset.containers().get(container).map_or(0, |one| one.len());
-        index < named - indexes.get(container).copied().unwrap_or(0)
+        index < named - indexes.get(container).copied().unwrap_or(0) && shown.has(sample)
     };
     for kind in opened.look(&is_shown)? {
         let name = kind.map_or("unknown", |kind| kind.name);

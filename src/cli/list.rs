@@ -1,6 +1,7 @@
 //! `ffrfs list`: the mounts of this user, or of all users for root.
 
 use super::print::to_stdout;
+use crate::daemon::figures::uptime;
 use crate::daemon::live::{Answer, Live, Reached};
 use crate::failure::{Exit, Failure, visible};
 use crate::format::counted;
@@ -68,7 +69,7 @@ fn row(mount: Reached) -> Row {
         mountpoint: target,
         state,
         transport: info.map(|info| info.transport.into_owned()),
-        age_seconds: stats.as_ref().map(|stats| stats.counters.uptime_seconds),
+        age_seconds: stats.as_ref().map(|stats| uptime(stats).as_secs_f64()),
         requests: stats.as_ref().map(|stats| stats.counters.requests.values().sum()),
         bad_samples: stats.as_ref().map(|stats| stats.bad_samples),
         bad_containers: stats.as_ref().map(|stats| stats.bad_containers),
@@ -90,7 +91,7 @@ fn bad(row: &Row) -> String {
 fn table(rows: &[Row]) -> String {
     let head = ["SOURCE", "MOUNT POINT", "TRANSPORT", "AGE", "REQUESTS", "BAD"].map(str::to_owned);
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-    let age = |seconds: f64| HumanDuration(Duration::from_secs_f64(seconds.max(0.0))).to_string();
+    let age = |seconds: f64| HumanDuration(Duration::from_secs_f64(seconds)).to_string();
     let cells = rows.iter().map(|row| {
         [
             row.source.clone(),

@@ -9,6 +9,8 @@ use crate::failure::{Exit, Failure, visible};
 use crate::format;
 use crate::format::PartName;
 use clap::Args;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,9 +20,12 @@ pub(super) struct LsArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PartName>,
-    /// Also print the size, offset, CRC-32 and container of each sample
+    /// Also print the size of each sample, its offset in the container, and its checksum
     #[arg(short = 'l', long)]
     long: bool,
+    /// Print one JSON object a line: path, size, container, offset, stored length, checksum
+    #[arg(long, conflicts_with = "long")]
+    json: bool,
     /// Also list what is in the directories, with paths
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -36,11 +41,12 @@ pub(super) struct LsArgs {
 pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
     args.view.check_answered()?;
-    let opened = args.open.open(&args.sources)?;
+    let opened = args.open.open(&args.sources).map_err(|failure| args.hint(failure))?;
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut list = List {
         opened: &opened,
         long: args.long,
+        json: args.json,
         on_terminal: io::stdout().is_terminal(),
         out: BufWriter::new(io::stdout().lock()),
         result: Ok(()),
@@ -56,9 +62,47 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+impl LsArgs {
+    /// Other programs take names of members behind the archive's.
+    fn hint(&self, failure: Failure) -> Failure {
+        let error = failure.reason::<io::Error>().map(io::Error::kind);
+        if error != Some(io::ErrorKind::NotFound) || self.sources.len() < 2 || self.path.is_some() {
+            return failure;
+        }
+        let said = format!("{failure} (--path PATH lists what is in a container)");
+        failure.saying(&said)
+    }
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: Cow<'a, str>,
+    is_directory: bool,
+    #[serde(flatten)]
+    sample: Option<Place<'a>>,
+}
+
+/// Where a sample lies.
+#[derive(Serialize)]
+struct Place<'a> {
+    /// Its number in the dataset.
+    sample: u64,
+    /// The size of its file, in bytes.
+    size: u64,
+    container: &'a PartName,
+    /// Of the stored bytes, which may be an encoding of the file's.
+    offset: u64,
+    length: u64,
+    /// Of what the container holds, decoded if it is encoded: `crc32:01234567`.
+    checksum: Option<String>,
+    is_damaged: bool,
+}
+
 struct List<'a, W: Write> {
     opened: &'a Opened,
     long: bool,
+    json: bool,
     out: W,
     /// Control characters in names are not printed as they are.
     on_terminal: bool,
@@ -91,6 +135,16 @@ impl<W: Write> List<'_, W> {
 
     fn print(&mut self, name: &[u8], node: Node) -> Result<(), Failure> {
         let failed = |e| Failure::output("standard output", e);
+        if self.json {
+            let line = Line {
+                path: String::from_utf8_lossy(name),
+                is_directory: matches!(node, Node::Directory(_)),
+                sample: self.place(node)?,
+            };
+            let mut text = serde_json::to_vec(&line).unwrap_or_default();
+            text.push(b'\n');
+            return self.out.write_all(&text).map_err(failed);
+        }
         if self.long {
             match node {
                 Node::Directory(_) => write!(self.out, "{:>12} {:>14} {:>8} ", "-", "-", "-"),
@@ -111,6 +165,21 @@ impl<W: Write> List<'_, W> {
         self.out.write_all(&name).map_err(failed)?;
         let end: &[u8] = if matches!(node, Node::Directory(_)) { b"/\n" } else { b"\n" };
         self.out.write_all(end).map_err(failed)
+    }
+
+    fn place(&self, node: Node) -> format::Result<Option<Place<'_>>> {
+        let Node::Sample(sample) = node else { return Ok(None) };
+        let Some(located) = self.opened.dataset.locate(sample)? else { return Ok(None) };
+        let at = located.sample;
+        Ok(Some(Place {
+            sample,
+            size: at.size_bytes(),
+            container: self.opened.store.part(located.part).name(),
+            offset: at.offset_bytes,
+            length: at.length_bytes,
+            checksum: at.checksum.map(|sum| format!("{}:{sum:08x}", sum.kind().option())),
+            is_damaged: at.damaged,
+        }))
     }
 
     fn finish(mut self) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `ffrfs pack`: a directory as FFRecord, as the reference package packs it.
 
+use super::open::refuse_url;
 use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
@@ -30,6 +31,7 @@ pub(super) struct PackArgs {
 
 pub(super) fn run(args: &PackArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    refuse_url(&args.output)?;
     patience::check([args.directory.as_path(), args.output.as_path()])?;
     let packed = pack(&Pack {
         directory: &args.directory,

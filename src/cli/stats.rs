@@ -1,6 +1,6 @@
 //! `ffrfs stats`: what a mount has done so far, or does in each interval.
 
-use crate::daemon::figures::hit_rate;
+use crate::daemon::figures::{hit_rate, uptime};
 use crate::daemon::live::Live;
 use crate::daemon::memory::in_words;
 use crate::failure::{Exit, Failure};
@@ -122,7 +122,7 @@ fn table(report: &Report) -> String {
         "dataset",
         format!("{}, {}", counted(count(dataset.samples), "sample"), bytes(dataset.bytes)),
     );
-    row("uptime", HumanDuration(Duration::from_secs_f64(counters.uptime_seconds)).to_string());
+    row("uptime", HumanDuration(uptime(stats)).to_string());
     row("transport", format!("{}; reads: {}; verify: {}", info.transport, info.io, info.verify));
     row("served", bytes(counters.bytes_served));
     row("fetched", format!("{} from storage", bytes(counters.bytes_fetched)));
@@ -352,5 +352,16 @@ mod tests {
         let text = table(&Report { mountpoint: Path::new("/mnt\n"), info: &info, stats: &stats });
         assert!(text.starts_with("mount point    /mnt?\n"), "{text}");
         assert!(text.contains("hit rate -") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn a_mount_that_tells_an_impossible_age_is_shown_all_the_same() {
+        let info = MountInfo::default();
+        for age in [-1.0, 1e300, f64::NAN] {
+            let mut stats = MountStats::default();
+            stats.counters.uptime_seconds = age;
+            let report = Report { mountpoint: Path::new("/mnt"), info: &info, stats: &stats };
+            assert!(table(&report).contains("uptime         0 seconds"));
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
 
-use super::open::{OpenArgs, check_answered};
+use super::open::{OpenArgs, check_answered, refuse_url};
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::{logging, patience};
-use crate::dataset::{Opened, Options, digest, parts};
-use crate::format::one_or_many;
-
 use crate::dataset::hash::{Algorithm, hex};
+use crate::dataset::{Opened, Options, digest, parts};
 use crate::failure::{Exit, Failure, say, visible};
-use crate::format::{Fault, PartName};
+use crate::format::{Fault, PartName, one_or_many};
 use crate::interrupt::Interrupt;
 use crate::tools::output::{file_beside, give_name};
 use crate::tools::progress::{self, Terminal};
@@ -27,7 +25,7 @@ use tempfile::NamedTempFile;
 
 const AFTER_HELP: &str = "\
 Examples:
-  ffrfs sum train.tar > SUMS; cd /mnt/ds && sha256sum --check ~/SUMS
+  ffrfs sum train.tar > SUMS; (cd /mnt/ds && sha256sum --check) < SUMS
   ffrfs sum --check SUMS train.tar           the same without a mount
   ffrfs sum --sidecar train.tar              mounts check each sample by it
   ffrfs sum --container train.tar            for digest=, which refuses others
@@ -69,6 +67,7 @@ pub(super) struct SumArgs {
 
 pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    args.output.as_deref().map_or(Ok(()), refuse_url)?;
     patience::check(args.output.iter().chain(&args.check).map(PathBuf::as_path))?;
     if args.container {
         check_answered(&args.sources)?;

@@ -27,7 +27,8 @@ const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
 Keys: q, Esc or Ctrl-C quit; p pauses; + and - change the interval; Tab shows the next mount; \
-? helps. Without colours if NO_COLOR is set. For scripts: `ffrfs stats --watch 1`.";
+? helps. Without colours if NO_COLOR is set. For scripts: `ffrfs stats --watch 1 \
+MOUNTPOINT`.";
 
 /// Watch what mounts are doing
 #[derive(Debug, Args)]
@@ -44,7 +45,7 @@ pub(super) struct TopArgs {
 pub(super) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "top needs a terminal; in scripts, use `ffrfs stats --watch 1`",
+            "top needs a terminal; in scripts, use `ffrfs stats --watch 1 MOUNTPOINT`",
         ));
     }
     let mounts = find(&args.targets)?;

@@ -81,7 +81,10 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             let why = format!("a file system of type {}, not of ffrfs", mount.fs_type);
             return Err(failed(why.into()));
         }
-        None => return Err(failed("nothing is mounted there".into())),
+        None => {
+            let why = "nothing is mounted there (ffrfs list shows all mounts)";
+            return Err(failed(why.into()));
+        }
     };
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     // What has the next mount in this place has another one.

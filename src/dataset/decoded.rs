@@ -5,25 +5,28 @@
 //! ```text
 //! CACHE/decoded/NAME-PATH-KEY   the decoded bytes; PATH and KEY are hashes of the container's path and version
 //! CACHE/decoded/.decoding-…     what is being decoded
+//! ```
+//!
 //! A mount locks the files that it uses; when space runs out the others are removed, the least recently used first.
 //! Imports `index_head.rs` of this directory.
 
 use super::beside::without_temporary_name;
 use super::index_head::KEY_BYTES;
-use crate::failure::{Failure, Reason};
+use crate::failure::Failure;
 use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
-use crate::io::{self as system, File, Space};
+use crate::io::{self as system, File, Space, share_range, try_lock_range};
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use indicatif::HumanBytes;
-#[cfg(feature = "remote")]
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+#[cfg(feature = "remote")]
+use {crate::io::is_range_locked, serde::Serialize};
 
 /// The directory of decoded copies in the cache directory.
 const DECODED: &str = "decoded";
@@ -33,6 +36,8 @@ const FREE_SHARE: u64 = 20;
 const ASK_BYTES: u64 = 64 << 20;
 /// Mode bits that let others write to a directory.
 const SHARED: u32 = 0o022;
+/// What is locked of a file: shared by each mount that uses it, alone by who writes or removes it.
+const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// A container in its decoded file, and that file.
 pub(super) type Unpacked = (Box<dyn Container>, File);
@@ -167,7 +172,8 @@ impl DecodedCache {
         }
         let path = self.path(source.name(), key);
         let file = fs::File::open(&path).ok()?;
-        file.lock_shared().ok()?;
+        // Who has locked it is about to remove it.
+        share_range(&file, &WHOLE).ok().filter(|shared| *shared)?;
         // The least recently used file is removed first.
         let used = fs::FileTimes::new().set_accessed(SystemTime::now());
         // Not the time of its change: mounts that use it would take it for another file.
@@ -176,22 +182,24 @@ impl DecodedCache {
         found.inspect_err(|error| tracing::info!("{}: {error}: decoded again", path.display())).ok()
     }
 
-    /// Decodes a container. With `keeps`, the file stays for the next mount. `Ok(None)` if there is no space, which is
-    /// logged.
+    /// Decodes a container. With `keeps`, the file stays for the next mount. `Ok(Err(why))` if there is no space.
     pub(super) fn decode(
         &self,
         format: &dyn Format,
         source: &dyn Source,
         (key, keeps): (&[u8; KEY_BYTES], bool),
         options: &OpenOptions,
-    ) -> Result<Option<Unpacked>, Failure> {
+    ) -> Result<Result<Unpacked, String>, Failure> {
         let directory = self.directory.display();
-        let refused = |why: Reason| {
-            tracing::warn!("{}: not decoded to {directory}: {why}", source.name());
-            Ok(None)
+        let refused = |why: io::Error| {
+            let other = "--cache-dir names another cache directory";
+            Ok(Err(format!(
+                "not decoded to {directory}: {} ({other})",
+                without_temporary_name(why)
+            )))
         };
         if let Err(error) = self.prepare(source.len()) {
-            return refused(error.into());
+            return refused(error);
         }
         let how_long = match keeps {
             true => "once",
@@ -204,8 +212,8 @@ impl DecodedCache {
             format.name()
         );
         match self.decoded(format, source, keeps.then(|| self.path(source.name(), key))) {
-            Ok(file) => open(file, format, source, options).map(Some),
-            Err(NotDecoded::Output(error)) => refused(error.into()),
+            Ok(file) => open(file, format, source, options).map(Ok),
+            Err(NotDecoded::Output(error)) => refused(error),
             Err(NotDecoded::Source(error)) => Err(error.into()),
         }
     }
@@ -228,15 +236,15 @@ impl DecodedCache {
         let file = tempfile::Builder::new().prefix(".decoding-").tempfile_in(&self.directory);
         let file = file.map_err(NotDecoded::Output)?;
         let handle = file.as_file().try_clone().map_err(NotDecoded::Output)?;
-        handle.lock().map_err(NotDecoded::Output)?;
+        try_lock_range(&handle, &WHOLE).map_err(NotDecoded::Output)?;
         let decoded = decode_to(handle, format, source, &mut may_grow)?;
         let Some(path) = path else { return Ok(decoded) };
         let keep = || -> io::Result<()> {
             // A file with this name is whole even after a crash of the machine.
             decoded.sync_all()?;
+            share_range(&decoded, &WHOLE)?;
             file.persist(&path)?;
-            decoded.unlock()?;
-            decoded.lock_shared()
+            Ok(())
         };
         keep().map_err(NotDecoded::Output)?;
         Ok(decoded)
@@ -315,14 +323,17 @@ fn occupied(metadata: &fs::Metadata) -> u64 {
 
 /// Removes a file, unless a mount uses it or it is being written; whether it did.
 fn remove_unused(path: &Path) -> bool {
+    let file = fs::File::options().read(true).write(true).open(path);
     // The lock is held until the file is gone.
-    fs::File::open(path).is_ok_and(|file| file.try_lock().is_ok() && fs::remove_file(path).is_ok())
+    file.is_ok_and(|file| {
+        try_lock_range(&file, &WHOLE).unwrap_or(false) && fs::remove_file(path).is_ok()
+    })
 }
 
-/// Whether a mount uses a file, or it is being written.
+/// Whether a mount uses a file, or it is being written. Takes no lock, which another command would take for a mount's.
 #[cfg(feature = "remote")]
 fn is_used(path: &Path) -> bool {
-    !fs::File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    fs::File::open(path).and_then(|file| is_range_locked(&file, &WHOLE)).unwrap_or(true)
 }
 
 /// A decoded copy of a compressed file, as `ffrfs cache` shows it.
@@ -383,7 +394,7 @@ mod tests {
         let [old, used, new] =
             [("old", 90), ("used", 60), ("new", 30)].map(|(name, age)| write(&cache, name, age));
         let user = fs::File::open(&used).unwrap();
-        user.lock_shared().unwrap();
+        assert!(share_range(&user, &WHOLE).unwrap());
         cache.make_room(250_000).unwrap();
         assert_eq!([&old, &used, &new].map(|path| path.exists()), [false, true, true]);
         let full = cache.make_room(450_000).unwrap_err();
@@ -392,6 +403,29 @@ mod tests {
         drop(user);
         cache.make_room(450_000).unwrap();
         assert!(!used.exists());
+    }
+
+    #[cfg(feature = "remote")]
+    #[test]
+    fn commands_that_look_at_the_same_time_take_no_copy_for_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = cache(directory.path(), 500_000);
+        let copy = write(&cache, "copy", 1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        assert!(DecodedCopy::list(directory.path()).iter().all(|it| !it.is_used));
+                    }
+                });
+            }
+        });
+        let user = fs::File::open(&copy).unwrap();
+        assert!(share_range(&user, &WHOLE).unwrap());
+        assert!(DecodedCopy::list(directory.path()).iter().all(|it| it.is_used && !it.remove()));
+        drop(user);
+        assert!(DecodedCopy::list(directory.path()).iter().all(|it| !it.is_used && it.remove()));
+        assert!(!copy.exists());
     }
 
     #[test]

@@ -98,18 +98,24 @@ impl IndexOptions {
                 watch.begin(Work::Decode, source.len());
                 let unpacked = match (&self.spool, &cache) {
                     (Some(directory), _) => {
-                        unpack_in(directory, format, watched.as_ref(), options).map(Some)
+                        unpack_in(directory, format, watched.as_ref(), options).map(Ok)
                     }
                     (None, Some(cache)) => {
                         cache.decode(format, watched.as_ref(), (&key, self.may_write()), options)
                     }
-                    (None, None) => Ok(None),
+                    (None, None) => {
+                        Ok(Err("not decoded to a cache directory: there is none".to_owned()))
+                    }
                 };
                 watch.end();
                 if watch.is_cancelled() {
                     return Err(Failure::interrupted());
                 }
-                return Ok(Found::unpacked(unpacked?.ok_or(error)?));
+                let unpacked = unpacked?.map_err(|why| {
+                    let said = format!("{error}; {why}");
+                    Failure::from(error).saying(&said)
+                });
+                return unpacked.map(Found::unpacked);
             }
             Err(error) => return Err(format::or_zip(error, format, source.as_ref()).into()),
             Ok(container) => container,

@@ -493,5 +493,6 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
 
 /// Finds a file by its path, for a command that names it.
 pub(crate) fn not_found(path: &Path) -> Failure {
-    Failure::new(Exit::Usage, format!("{}: no such sample or directory", path.display()))
+    let path = path.display();
+    Failure::usage(format!("{path}: no such sample or directory (ffrfs ls -R lists all)"))
 }

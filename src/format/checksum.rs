@@ -107,6 +107,16 @@ impl ChecksumKind {
         }
     }
 
+    /// The name that options and figures have for it.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        match self {
+            ChecksumKind::Crc32 => "crc32",
+            ChecksumKind::Crc32c => "crc32c",
+            ChecksumKind::MaskedCrc32c => "masked-crc32c",
+        }
+    }
+
     /// A checksum by this algorithm whose stored value is `value`.
     #[must_use]
     pub fn with_value(self, value: u32) -> Checksum {

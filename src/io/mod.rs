@@ -49,7 +49,7 @@ pub use lasting_helper::LastingHelper;
 pub use mapping::Mapping;
 pub use page::page_bytes;
 pub use pool::Pool;
-pub use range_lock::{is_range_locked, try_lock_range, unlock_range};
+pub use range_lock::{is_range_locked, share_range, try_lock_range, unlock_range};
 pub use reading::{Kept, Reading, wait_for_readings};
 pub use slab::give_back_idle;
 pub use space::{Space, space};

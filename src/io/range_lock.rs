@@ -13,11 +13,24 @@ use std::ops::Range;
 /// # Errors
 /// The file system has no locks, or no memory is left for them.
 pub fn try_lock_range(file: &File, range: &Range<u64>) -> io::Result<bool> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock(range, libc::F_WRLCK))) {
+    set(file, range, libc::F_WRLCK)
+}
+
+fn set(file: &File, range: &Range<u64>, kind: libc::c_int) -> io::Result<bool> {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock(range, kind))) {
         Ok(_) => Ok(true),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Locks a range of a file that is open for reading, as others may at the same time. A lock of the same opening becomes this
+/// one. `false`: another opening of the file has locked some of it exclusively.
+///
+/// # Errors
+/// As for [`try_lock_range`].
+pub fn share_range(file: &File, range: &Range<u64>) -> io::Result<bool> {
+    set(file, range, libc::F_RDLCK)
 }
 
 /// Unlocks a range.
@@ -67,5 +80,23 @@ mod tests {
         assert!(try_lock_range(&other, &(0..17)).unwrap());
         drop(other);
         assert!(try_lock_range(&one, &(0..1000)).unwrap());
+    }
+
+    #[test]
+    fn a_range_is_shared_by_openings_and_locked_exclusively_by_none_meanwhile() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let reading = || File::open(named.path()).unwrap();
+        let writing = || File::options().read(true).write(true).open(named.path()).unwrap();
+        let (one, other, writer) = (reading(), reading(), writing());
+        let whole = 0..u64::MAX;
+        assert!(try_lock_range(&writer, &whole).unwrap());
+        assert!(!share_range(&one, &whole).unwrap());
+        assert!(share_range(&writer, &whole).unwrap(), "its lock becomes a shared one");
+        assert!(share_range(&one, &whole).unwrap() && share_range(&other, &(5..6)).unwrap());
+        drop((one, writer));
+        assert!(!try_lock_range(&writing(), &whole).unwrap());
+        assert!(is_range_locked(&reading(), &whole).unwrap());
+        drop(other);
+        assert!(!is_range_locked(&reading(), &whole).unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! Statistics of a dataset: the sizes of its samples, and how many have checksums.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Node, ROOT};
 use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
 use crate::format::{self, Container, Names};
@@ -51,6 +51,18 @@ pub(crate) struct Files {
     /// The sizes of all files that are not damaged.
     pub(crate) sizes: Option<Sizes>,
     pub(crate) checked: CheckedCounts,
+    pub(crate) shown: Shown,
+}
+
+/// By sample, whether it has a name; `None` where all have one.
+#[derive(Debug, Default)]
+pub(crate) struct Shown(Option<Vec<bool>>);
+
+impl Shown {
+    pub(crate) fn has(&self, sample: u64) -> bool {
+        let place = usize::try_from(sample).ok();
+        self.0.as_ref().is_none_or(|all| place.is_some_and(|at| all.get(at) == Some(&true)))
+    }
 }
 
 /// For each container, its last sample if that holds the names of a packed directory; and the number of its records.
@@ -81,9 +93,27 @@ fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64
     containers.map(of_container).unzip()
 }
 
+fn shown(opened: &Opened, catalog: &Catalog) -> format::Result<Shown> {
+    let renamed = catalog.renamed();
+    if renamed.hidden + renamed.left_out == 0 {
+        return Ok(Shown(None));
+    }
+    let mut shown = Vec::new();
+    shown.resize(usize::try_from(opened.dataset.len()).unwrap_or(usize::MAX), false);
+    catalog.walk(&opened.dataset, ROOT, &mut |_, node| {
+        if let Node::Sample(sample) = node
+            && let Some(place) = usize::try_from(sample).ok().and_then(|at| shown.get_mut(at))
+        {
+            *place = true;
+        }
+    })?;
+    Ok(Shown(Some(shown)))
+}
+
 /// Counts the files of a dataset, their sizes, and how many can be checked.
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
+    let shown = shown(opened, catalog)?;
     let (indexes, records) = indexes_and_records(opened, catalog);
     let mut sizes = Sizes { min: u64::MAX, ..Sizes::default() };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
@@ -96,8 +126,8 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             index_bytes[container] += located.sample.size_bytes();
             continue;
         }
-        // It is shown as a directory.
-        if opened.opened.contains(&sample) {
+        // It is shown as a directory, or not at all.
+        if opened.opened.contains(&sample) || !shown.has(sample) {
             continue;
         }
         count += 1;
@@ -133,5 +163,5 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
     sizes.mean = u64::try_from(sum / u128::from(whole.max(1))).unwrap_or(u64::MAX);
     let bytes = u64::try_from(sum).unwrap_or(u64::MAX);
     let sizes = (count > 0).then_some(sizes);
-    Ok(Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked })
+    Ok(Files { count, bytes, indexes, index_bytes, locked_bytes, records, sizes, checked, shown })
 }

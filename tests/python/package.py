@@ -8,9 +8,12 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
 import unittest
+import warnings
 from pathlib import Path
 
 import ffrfs
@@ -92,6 +95,54 @@ class PackageTest(unittest.TestCase):
             ffrfs.mount(self.container, no_such_option=1)
         self.assertEqual(caught.exception.code, 1)
         self.assertEqual(set(Path(tempfile.gettempdir()).glob("ffrfs-*")) - before, set())
+
+    def test_a_process_that_was_forked_in_the_block_leaves_the_mount_alone(self):
+        mount = ffrfs.mount(self.container)
+        with mount as path:
+            child = os.fork()
+            if child == 0:
+                mount.__exit__(None, None, None)
+                os._exit(0)
+            os.waitpid(child, 0)
+            self.assertIn(path, [mount.path for mount in ffrfs.mounts()])
+        self.assertFalse(path.exists())
+
+    def test_no_source_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "source"):
+            ffrfs.mount([])
+
+    def test_what_the_program_warns_of_is_a_warning(self):
+        locked = Path(self.place.name) / "warned.zip"
+        subprocess.run(["zip", "-q", "-P", "open sesame", locked, "0003.bin"], cwd=self.loose, check=True)
+        with self.assertWarnsRegex(UserWarning, "encrypted") as caught:
+            ffrfs.mount(locked).unmount()
+        self.assertEqual(caught.filename, __file__)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaises(UserWarning):
+                ffrfs.mount(locked)
+            ffrfs.mount(self.container).unmount()
+        self.assertNotIn(str(locked), [mount.source for mount in ffrfs.mounts()])
+
+    def test_the_module_is_the_program_also_where_pip_has_installed_it_for_one_user(self):
+        def module(*arguments, **environment):
+            command = [sys.executable, "-m", "ffrfs", *arguments]
+            environment = {"PYTHONPATH": os.environ["PYTHONPATH"], "PATH": "/nowhere", **environment}
+            return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+        self.assertRegex(module("--version", FFRFS=FFRFS).stdout, r"^ffrfs [0-9.]+\n$")
+        self.assertEqual(module("ls", "no such", FFRFS=FFRFS).returncode, 2)
+        places = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))]
+        if any((place / "ffrfs").exists() for place in places):
+            self.skipTest("a program is installed beside the interpreter")
+        base = Path(self.place.name) / "base"
+        missing = module("list", PYTHONUSERBASE=str(base))
+        self.assertEqual((missing.returncode, missing.stdout), (1, ""))
+        self.assertRegex(missing.stderr, "^ffrfs: the program ffrfs is neither beside .* nor in PATH")
+        (base / "bin").mkdir(parents=True)
+        (base / "bin/ffrfs").write_text('#!/bin/sh\necho "$@"\n')
+        (base / "bin/ffrfs").chmod(0o755)
+        self.assertEqual(module("list", "--json", PYTHONUSERBASE=str(base)).stdout, "list --json\n")
 
     def test_a_mount_in_the_foreground_is_refused(self):
         with self.assertRaisesRegex(ValueError, "foreground"):

@@ -246,6 +246,9 @@ fn a_mount_point_that_cannot_be_used_is_exit_code_5() {
         refused(&outcome, 5, &[point.to_str().unwrap(), says]);
         refused(&on("umount", point, &[]), 5, &[point.to_str().unwrap()]);
     }
+    // Source and mount point in the wrong order; no container is looked for in the directory.
+    let swapped = run(Command::new(FFRFS).arg("mount").arg(directory.path()).arg(&basic));
+    refused(&swapped, 5, &["mount point: Not a directory; it stands last", "SOURCE… MOUNTPOINT"]);
     refused(&on("umount", directory.path(), &[]), 5, &["nothing is mounted there"]);
     refused(&on("umount", Path::new("/proc"), &[]), 5, &["/proc", "not of ffrfs"]);
     let both = run(Command::new(FFRFS).arg("umount").arg(&nowhere).arg(directory.path()));
@@ -310,6 +313,11 @@ fn output_that_cannot_be_written_is_exit_code_6() {
         assert_eq!(outcome.code, 6, "{args:?}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("No space left"), "{}", outcome.stderr);
     }
+    let (directory, file) = (temp_dir(), fixture("jpg.beton"));
+    let out = directory.path().join("out");
+    fs::write(&out, "").unwrap();
+    let onto = run(Command::new(FFRFS).arg("extract").args([&file, &out]));
+    refused(&onto, 6, &["out: not a directory"]);
 }
 
 #[test]

@@ -111,6 +111,13 @@ fn what_cannot_be_mounted_is_a_problem() {
         let problem = checks.iter().find(|check| check["state"] == "problem").unwrap();
         assert!(!problem["advice"].as_str().unwrap().is_empty(), "{problem}");
     }
+    // Not damaged: its error says what to do.
+    let foreign = directory.path().join("x.rar");
+    fs::write(&foreign, b"Rar!\x1a\x07\x01\0 and more").unwrap();
+    let (_, checks) = doctor(&[&foreign]);
+    is(&checks, "x.rar", "problem", "is a RAR archive, which ffrfs does not mount: unpack it");
+    assert_eq!(check(&checks, "x.rar")["advice"], "", "no word of damage");
+    fs::remove_file(&foreign).unwrap();
     let outcome = run(Command::new(FFRFS).arg("doctor").arg(&missing));
     assert!(outcome.text().contains("missing??[31m.ffr"), "{}", outcome.text());
     fs::remove_file(&junk).unwrap();

@@ -1,7 +1,9 @@
 //! What the README and the documents promise: links that lead somewhere, and lines of fstab that mount.
 
+use crate::common::{Mount, ffrfs, fixture, for_each_transport};
 use crate::mount8::with_mount8;
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -139,6 +141,85 @@ fn the_readme_takes_two_minutes_and_the_index_names_every_document() {
         .collect();
     for (page, _) in pages.iter().filter(|(page, _)| page != Path::new("docs/README.md")) {
         assert!(index.contains(page), "docs/README.md does not name {page:?}");
+    }
+}
+
+/// The command lines of ffrfs in a text: the sub-command, and what stands behind it.
+fn command_lines(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let (prose, code) = lines(text);
+    let spans = prose.iter().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let code = code.iter().filter(|(language, _)| *language != "fstab").map(|(_, line)| *line);
+    let indented = prose.iter().filter(|line| line.starts_with("    ")).copied();
+    let mut found = Vec::new();
+    // No comments, nor what messages say.
+    let is_command = |line: &&str| !line.trim_start().starts_with(['#', '…']);
+    for line in code.chain(spans).chain(indented).filter(is_command) {
+        let line = line.split(" # ").next().unwrap_or_default();
+        for part in line.split([';', '|', '&', '(']) {
+            let mut words = part.split_whitespace().skip_while(|word| *word != "ffrfs").skip(1);
+            let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+            if let Some(command) = words.next().filter(is_command).filter(|word| *word != "help") {
+                found.push((command, words.collect()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_and_option_that_a_document_shows_exists() {
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut count = 0;
+    for (page, text) in documents() {
+        for (command, words) in command_lines(&text) {
+            let help = helps.entry(command.to_owned()).or_insert_with(|| {
+                let help = ffrfs(&[command, "--help"]);
+                assert_eq!(help.code, 0, "{page:?}: ffrfs {command} {words:?}: {}", help.stderr);
+                help.text()
+            });
+            let options = words.iter().filter_map(|word| word.strip_prefix("--"));
+            for option in options.filter(|option| !option.is_empty()) {
+                let name = option.split(['=', ',', '.', ':', '[', ']']).next().unwrap();
+                let is_there = help
+                    .split_whitespace()
+                    .any(|word| word.trim_end_matches(',') == format!("--{name}"));
+                assert!(is_there, "{page:?}: ffrfs {command} has no --{name}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn every_field_of_the_control_files_is_documented() {
+    let (_, formats) =
+        documents().into_iter().find(|(page, _)| page.ends_with("formats.md")).unwrap();
+    let (_, documented) = formats.split_once("## The control directory").unwrap();
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, fixture("basic.ffr"), &[]);
+        for name in ["info.json", "stats.json"] {
+            let text = mount.read(format!(".ffrfs/{name}")).unwrap();
+            for field in fields(&serde_json::from_slice(&text).unwrap()) {
+                assert!(documented.contains(&format!("`{field}")), "{name}: {field}");
+            }
+        }
+    });
+}
+
+/// The names of all fields, but for the kinds of requests.
+fn fields(value: &Value) -> Vec<String> {
+    const BY_KIND: [&str; 3] = ["requests", "latency_us", "stage_us"];
+    match value {
+        Value::Object(object) => object
+            .iter()
+            .flat_map(|(name, value)| {
+                let inner = if BY_KIND.contains(&&name[..]) { Vec::new() } else { fields(value) };
+                [name.clone()].into_iter().chain(inner)
+            })
+            .collect(),
+        Value::Array(list) => list.iter().flat_map(fields).collect(),
+        _ => Vec::new(),
     }
 }
 

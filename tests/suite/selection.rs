@@ -182,7 +182,11 @@ fn what_macos_and_windows_leave_is_counted_and_shown_only_if_it_is_asked_for() {
         let info = on("info", &source, &["--json"]).ok();
         let info: Value = serde_json::from_slice(&info.stdout).unwrap();
         assert_eq!(info["renamed"]["left_out"], 3);
-        assert_eq!(info["named_samples"], 4);
+        assert_eq!((&info["named_samples"], &info["files"]), (&4.into(), &4.into()), "{name}");
+        let shown = ["train/cat/1.jpg", "train/cat/1.json", "train/dog/2.jpg", "val/3.jpg"];
+        assert_eq!(info["file_bytes"], shown.concat().len(), "{name}");
+        let kinds = info["looks_like"].as_object().unwrap().values();
+        assert_eq!(kinds.filter_map(Value::as_u64).sum::<u64>(), 4, "{name}: {info}");
         // Verified all the same: they are in the container.
         let verified = on("verify", &source, &["--json"]).ok();
         let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();

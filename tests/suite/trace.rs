@@ -451,7 +451,13 @@ fn what_cannot_be_traced_is_said() {
     let outcome = at(directory.path(), &[]);
     assert_eq!(outcome.code, 5);
     assert!(outcome.stderr.contains("no dataset of ffrfs is mounted"), "{}", outcome.stderr);
-    for wrong in [["--op", "nothing"], ["--slow", "10"], ["--path", "["], ["--seconds", "-1"]] {
+    for wrong in [
+        ["--op", "nothing"],
+        ["--slow", "10"],
+        ["--path", "["],
+        ["--seconds", "-1"],
+        ["--seconds", "1e19"],
+    ] {
         assert_eq!(at(directory.path(), &wrong).code, 1, "{wrong:?}");
     }
     let mount = Mount::with_samples(Transport::DevFuse, &[noise(1, 100)], &[]);

@@ -2,6 +2,7 @@
 
 use super::state::State;
 use crate::cli::stats::{bytes, count, share, time};
+use crate::daemon::figures::uptime;
 use crate::daemon::memory::in_words;
 use crate::daemon::top::figures::MountFigures;
 use crate::format::counted;
@@ -14,7 +15,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The fewest and most rows of a chart with its title.
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 3..=14;
@@ -121,7 +122,7 @@ fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16
         spans.insert(0, Span::styled("PAUSED ", palette.alarm()));
     } else if let Some(stats) = &view.stats {
         let dataset = &view.info.dataset;
-        let up = FormattedDuration(Duration::from_secs_f64(stats.counters.uptime_seconds));
+        let up = FormattedDuration(uptime(stats));
         let up = format!("up {up} ");
         let samples = counted(count(dataset.samples), "sample");
         let more = [up, format!("{samples}, {} ", bytes(dataset.bytes))];

@@ -1,7 +1,7 @@
 //! Checks of a mount in use.
 
 use super::bottleneck;
-use super::check::{Check, State, number, text};
+use super::check::{Check, number, text};
 use crate::daemon::live::Live;
 use crate::io::fuse_connection;
 use crate::io::mounts::{self, Mount};
@@ -27,13 +27,16 @@ const LITTLE_READ_AHEAD_KIB: u64 = 128;
 pub(crate) type Ask = fn(&Path) -> Command;
 
 pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Vec<Check> {
-    let mut checks = daemon(name, asked(ask(&mount.target)));
-    // A daemon that did not answer is not asked again.
-    if checks.iter().all(|check| check.state == State::Ok) {
-        checks.extend(bottleneck::checks(name, &mount.target, pause));
-        let stats = Live::at(&mount.target).and_then(|live| live.stats());
-        checks.extend(stats.ok().map(|stats| bad(name, &mount.target, &stats)));
-    }
+    let mut checks = match daemon(name, asked(ask(&mount.target))) {
+        // A daemon that did not answer is not asked again.
+        Err(unanswered) => vec![unanswered],
+        Ok(mut checks) => {
+            checks.extend(bottleneck::checks(name, &mount.target, pause));
+            let stats = Live::at(&mount.target).and_then(|live| live.stats());
+            checks.extend(stats.ok().map(|stats| bad(name, &mount.target, &stats)));
+            checks
+        }
+    };
     let knob = |mount: &Mount| format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
     checks.push(read_ahead(name, text(knob(mount)).as_deref()));
     checks.extend(connection(name, fuse_connection::directory(&mount.device).as_deref()));
@@ -43,7 +46,7 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
 /// The problem of a mount whose daemon does not answer; `None` if it does.
 pub(super) fn unanswered(target: &Path, ask: Ask) -> Option<Check> {
     let hangs = asked(ask(target)).is_none();
-    hangs.then(|| daemon(&target.display().to_string(), None)).into_iter().flatten().next()
+    hangs.then(|| daemon(&target.display().to_string(), None).err()).flatten()
 }
 
 /// The daemon's answer: its `info.json`, or nothing if it is dead; `None` if it does not answer in time.
@@ -90,23 +93,26 @@ pub(crate) fn answer(target: &Path) -> i32 {
 }
 
 /// From the daemon's answer (see [`asked`]).
-fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check> {
+///
+/// # Errors
+/// There is none: why.
+fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Result<Vec<Check>, Check> {
     let check = name.to_owned();
     let gone = format!("run ffrfs umount {name}, and mount the dataset again");
     let info = match answer {
         None => {
             let found = format!("no answer within {} s: it hangs", PATIENCE.as_secs());
-            return vec![Check::problem(
+            return Err(Check::problem(
                 check,
                 found,
                 format!("see its log; ffrfs umount --force {name} ends the mount"),
-            )];
+            ));
         }
-        Some(Ok(None)) => return vec![Check::problem(check, "its daemon is dead", gone)],
+        Some(Ok(None)) => return Err(Check::problem(check, "its daemon is dead", gone)),
         Some(Err(e)) => {
             let found = format!("its daemon does not answer: {e}");
             // A mount that another user has not shared may be in order.
-            return vec![match e.kind() {
+            return Err(match e.kind() {
                 io::ErrorKind::PermissionDenied => {
                     Check::note(check, found, "ask the user who mounted it, or root")
                 }
@@ -116,7 +122,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
                     Check::note(check, found, "")
                 }
                 _ => Check::problem(check, found, gone),
-            }];
+            });
         }
         Some(Ok(Some(bytes))) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
     };
@@ -125,7 +131,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Vec<Check>
     checks.extend(log(name, &info));
     checks.extend(sandbox(name, &info));
     checks.extend(supervisor(name, &info));
-    checks
+    Ok(checks)
 }
 
 /// Samples and containers that could not be read, and where they are listed.
@@ -255,6 +261,7 @@ fn connection(name: &str, directory: Option<&Path>) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::doctor::check::State;
 
     fn states(checks: &[Check]) -> Vec<State> {
         checks.iter().map(|check| check.state).collect()
@@ -262,24 +269,31 @@ mod tests {
 
     #[test]
     fn a_daemon_that_is_dead_or_hangs_or_is_not_ours_is_told_apart() {
-        assert_eq!(states(&daemon("m", None)), [State::Problem]);
-        assert_eq!(states(&daemon("m", Some(Ok(None)))), [State::Problem]);
+        let state = |answer| daemon("m", answer).unwrap_err().state;
+        assert_eq!((state(None), state(Some(Ok(None)))), (State::Problem, State::Problem));
         let error = |errno| Some(Err(io::Error::from_raw_os_error(errno)));
-        assert_eq!(states(&daemon("m", error(libc::EIO))), [State::Problem]);
-        assert_eq!(states(&daemon("m", error(libc::EACCES))), [State::Note]);
-        assert_eq!(states(&daemon("m", error(libc::ENOENT))), [State::Note], "--no-control");
+        assert_eq!(state(error(libc::EIO)), State::Problem);
+        assert_eq!(state(error(libc::EACCES)), State::Note);
+        assert_eq!(state(error(libc::ENOENT)), State::Note, "--no-control");
     }
 
     #[test]
     fn any_answer_of_the_daemon_is_shown() {
         let info = br#"{"verify":"always","io":"direct","containers":[1],"transport":"uring"}"#;
-        let checks = daemon("m", Some(Ok(Some(info.to_vec()))));
+        let checks = daemon("m", Some(Ok(Some(info.to_vec())))).unwrap();
         assert_eq!(checks[0].found, "io direct, verify always");
         assert_eq!(checks[1].found, "uring");
         for odd in [&b""[..], b"[1]", b"nonsense", b"\xff", b"{\"pid\":-1}"] {
-            let checks = daemon("m", Some(Ok(Some(odd.to_vec()))));
+            let checks = daemon("m", Some(Ok(Some(odd.to_vec())))).unwrap();
             assert_eq!(checks[1].state, State::Note, "{odd:?}");
         }
+    }
+
+    #[test]
+    fn a_daemon_that_answers_is_looked_at_whatever_there_is_to_note_of_it() {
+        let info = br#"{"sandbox":"files; not network: Linux 6.7 has it","log":"nowhere (x)"}"#;
+        let checks = daemon("m", Some(Ok(Some(info.to_vec())))).unwrap();
+        assert!(checks.iter().any(|check| check.state == State::Note), "{checks:?}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::check::{Check, number, text};
 use crate::dataset::{self, Options};
-use crate::format::counted;
+use crate::failure::Failure;
+use crate::format::{self, counted};
 use crate::io::mounts::{self, Mount};
 use crate::io::probe::{self, Direct};
 use crate::tools::progress::Terminal;
@@ -15,11 +16,7 @@ use std::{fs, io};
 pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     let opened = match dataset::open(&[path.into()], &Options::default(), &Terminal::watch()) {
         Ok(opened) => opened,
-        Err(failure) => {
-            let advice =
-                "ffrfs verify lists the damage; --allow-damaged mounts the samples that are intact";
-            return vec![Check::problem(name, failure.to_string(), advice)];
-        }
+        Err(failure) => return vec![Check::problem(name, failure.to_string(), advice(&failure))],
     };
     let samples = HumanCount(opened.dataset.len());
     let mut checks = vec![Check::ok(name, counted(samples, "sample"))];
@@ -35,6 +32,20 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     checks.push(direct(name, probe::direct(path)));
     checks.push(block_device(name, directory_of_device(device, mount)));
     checks
+}
+
+/// What to do about a container that cannot be opened, where the error itself does not say it.
+fn advice(failure: &Failure) -> &'static str {
+    use format::Error::{Checksum, Malformed, Undecodable};
+    match failure.reason::<format::Error>() {
+        Some(Malformed { format: "dataset", .. }) => {
+            "docs/formats.md lists the formats that are read"
+        }
+        Some(Malformed { .. } | Checksum { .. } | Undecodable { .. }) => {
+            "ffrfs verify lists the damage; --allow-damaged mounts the samples that are intact"
+        }
+        _ => "",
+    }
 }
 
 /// The mount with this device number, or else the innermost one above `path`: files on btrfs and overlayfs have

@@ -345,6 +345,10 @@ fn cannot_mount_on(target: &Path, error: io::Error) -> Failure {
         io::ErrorKind::NotFound => {
             Failure::new(Exit::Mount, format!("{error}; make it first: mkdir -p {point}"))
         }
+        io::ErrorKind::NotADirectory => {
+            let order = "it stands last: ffrfs mount SOURCE… MOUNTPOINT";
+            Failure::new(Exit::Mount, format!("{error}; {order}"))
+        }
         _ => Failure::new(Exit::Mount, error),
     };
     failure.context(format!("mount point {point}"))

@@ -55,6 +55,14 @@ fn check_settings(request: &MountRequest) -> Result<(), Failure> {
     if request.open.checksums.require && live.verify() == Verify::Off {
         return Err(Failure::usage("--require-checksums checks nothing with --verify off"));
     }
+    let user = nix::unistd::getuid().as_raw();
+    let other = request.settings.uid.filter(|uid| request.settings.allow_root && *uid != user);
+    if let Some(uid) = other {
+        return Err(Failure::usage(format!(
+            "--uid {uid} cannot be used with --allow-root: all files belong to the user who mounts ({user}) then, and nobody \
+             but that user and root may read them"
+        )));
+    }
     Ok(())
 }
 

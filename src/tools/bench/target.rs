@@ -82,13 +82,14 @@ impl Target {
         std::fs::create_dir(&point).map_err(failed)?;
         let program = std::env::current_exe().map_err(|e| Failure::new(Exit::Mount, e))?;
         let mut command = Command::new(program);
-        command.arg("mount").arg(&self.path).arg(&point);
+        command.arg("mount");
         for option in options {
             command.args(["-o", option]);
         }
         if self.access == Access::Writable {
             command.args(["-o", "rw"]);
         }
+        command.arg("--").arg(&self.path).arg(&point);
         // A file, as a daemon may keep the end of a pipe.
         let said = directory.path().join("said");
         let stderr = File::create(&said).map_err(failed)?;
@@ -110,6 +111,7 @@ impl Target {
                     Some(4) => Exit::Checksum,
                     Some(7) => Exit::Denied,
                     Some(8) => Exit::Unreachable,
+                    Some(9) => Exit::Password,
                     _ => Exit::Mount,
                 };
                 let why =

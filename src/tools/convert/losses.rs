@@ -27,8 +27,13 @@ impl Losses {
             (self.symlinks, "symbolic link left out", "symbolic links left out"),
             (self.directories, "empty directory left out", "empty directories left out"),
             (self.modes, "permission not kept", "permissions not kept"),
-            (self.times, "time not kept", "times not kept"),
-            (self.fine_times, "time stored less precisely", "times stored less precisely"),
+            (self.times, "modification time not kept", "modification times not kept"),
+            // "10 times stored less precisely" reads as a factor.
+            (
+                self.fine_times,
+                "modification time stored less precisely",
+                "modification times stored less precisely",
+            ),
             (
                 self.hard_links,
                 "hard link written as a file of its own",

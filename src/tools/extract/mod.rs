@@ -18,8 +18,8 @@ use crate::interrupt::Interrupt;
 use crate::io::beneath::Beneath;
 use crate::tools::entries::Entries;
 use crate::tools::progress;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 /// Writes entries to the directory `root`, which is created if it does not exist.
 ///
@@ -34,7 +34,10 @@ pub(crate) fn extract(
 ) -> Result<Extracted, Failure> {
     let failed = |e| Failure::output(root.display(), e);
     let was_there = root.exists();
-    fs::create_dir_all(root).map_err(failed)?;
+    fs::create_dir_all(root).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => failed(io::ErrorKind::NotADirectory.into()),
+        _ => failed(e),
+    })?;
     let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
     let directory = Beneath::open(root).map_err(failed)?;
     let progress = progress::of_bytes(0);

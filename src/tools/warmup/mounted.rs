@@ -231,7 +231,9 @@ fn unreached(root: &Path, error: io::Error) -> Failure {
     } else if is_ours && error.kind() == ErrorKind::NotFound {
         Failure::new(Exit::Mount, "it was mounted with --no-control, and takes no announcement")
     } else {
-        Failure::new(Exit::Mount, error).context("no dataset of ffrfs is mounted there")
+        let list = "ffrfs list shows all that are";
+        let none = format!("no dataset of ffrfs is mounted there ({list})");
+        Failure::new(Exit::Mount, error).context(none)
     };
     failure.context(shown)
 }

@@ -51,6 +51,7 @@ fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
         let info: Value = serde_json::from_slice(&on("info", &source, &["--json"]).ok().stdout)
             .expect("info is JSON");
         assert_eq!(info["renamed"], expected, "kept: {is_kept}");
+        assert_eq!(info["files"], ODD.len() - 2, "what a mount shows");
         let text = on("info", &source, &[]).ok().text();
         let parts = ["2 escaped", "2 hidden", r#""../up" as "%2E%2E/up""#];
         for part in parts {

@@ -152,6 +152,7 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         ("fanout=0", "--fanout"),
         ("suffix=a/b", "a/b"),
         ("allow_other,allow_root", "--allow-root"),
+        ("allow_root,uid=77777", "--uid 77777 cannot be used with --allow-root"),
     ] {
         let outcome = run(Command::new(FFRFS)
             .arg("mount")

@@ -96,6 +96,8 @@ fn ls_shows_a_packed_folder_as_its_tree() {
     assert_eq!(listed(&source, &[]), ["a dir/", "b", "é"]);
     let recursive = listed(&source, &["-R"]);
     assert_eq!(recursive, ["a dir/", "b", "é", "a dir/in/", "a dir/x", "a dir/in/y"]);
+    // As others take the names of members.
+    refused(&on("ls", &source, &["a dir"]), 2, &["a dir: No such file", "--path PATH lists"]);
     assert_eq!(listed(&source, &["--path", "a dir"]), ["in/", "x"]);
     assert_eq!(listed(&source, &["--path", "./a dir//in/", "-R"]), ["y"]);
     assert_eq!(listed(&source, &["--flat"]), ["000000", "000001", "000002", "000003", "000004"]);
@@ -120,6 +122,31 @@ fn ls_long_tells_size_offset_and_checksum() {
     assert!(cut[45].contains("damaged") && !cut[44].contains("damaged"));
     let directories = listed(&fixture("packed_folder.ffr"), &["--long"]);
     assert!(directories.iter().any(|line| line.ends_with(" train/") && line.contains(" - ")));
+}
+
+#[test]
+fn ls_as_json_tells_of_each_sample_where_it_lies_and_in_which_container() {
+    let directory = temp_dir();
+    let all = samples(5, 100);
+    let source = container_in(&directory, &all);
+    let more = directory.path().join("more.ffr");
+    write_container(&more, &[b"more"]);
+    let args = ["ls".into(), "--json".into(), source.clone(), more.clone()];
+    let lines = ffrfs(&args).ok().text();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 6);
+    let expected = serde_json::json!({
+        "path": "000003", "is_directory": false, "sample": 3, "size": all[3].len(),
+        "container": source.canonicalize().unwrap(), "offset": offsets(&all)[3],
+        "length": all[3].len(), "checksum": format!("crc32:{:08x}", crc32fast::hash(&all[3])),
+        "is_damaged": false,
+    });
+    assert_eq!(lines[3], expected);
+    let more = more.canonicalize().unwrap();
+    assert_eq!(lines[5]["container"], more.to_str().unwrap(), "offsets are those in this one");
+    let directory = on("ls", &fixture("packed_folder.ffr"), &["--json"]).ok().text();
+    assert!(directory.contains(r#"{"path":"train","is_directory":true}"#), "{directory}");
+    refused(&on("ls", &source, &["--json", "-l"]), 1, &["--json cannot be used with --long"]);
 }
 
 // ---- cat -----------------------------------------------------------------------------------------

@@ -32,6 +32,10 @@ fn a_url_is_a_source_and_no_target() {
         &["convert", "a.zip", "s3://bucket/out.tar"][..],
         &["extract", "a.zip", "s3://bucket/out/"],
         &["mount", "a.zip", "s3://bucket/mnt"],
+        &["pack", ".", "s3://bucket/out.ffr"],
+        &["sum", "a.zip", "-o", "s3://bucket/SUMS"],
+        &["bench", "a.zip", "--svg", "s3://bucket/a.svg"],
+        &["trace", "mnt", "--chrome", "s3://bucket/a.json"],
     ] {
         let outcome = run(Command::new(FFRFS).args(args).current_dir(directory.path()));
         assert_eq!(outcome.code, 1, "{outcome:?}");

@@ -205,13 +205,26 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_where_there_is_no_roo
     let directory = temp_dir();
     let (large, size) = one_frame(&directory, "large.zst");
     let small = format!("cache_dir={}", directory.path().join("small").display());
-    for options in [&["cache=none"][..], &[&small, "cache_max=10M"]] {
+    let no_room = "small/decoded: there is room for";
+    for (options, why) in [
+        (&["cache=none"][..], "not decoded to a cache directory: there is none"),
+        (&[&small, "cache_max=10M"], no_room),
+    ] {
         let outcome = super::refused(&large, options);
         assert_eq!(outcome.code, 3, "{}", outcome.stderr);
-        for says in ["large.zst", "at byte", "expected checkpoints at most 64 MiB apart", "pzstd"] {
+        let reasons =
+            ["large.zst", "at byte", "expected checkpoints at most 64 MiB apart", "pzstd"];
+        for says in reasons.into_iter().chain([why]) {
             assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
         }
     }
+    // Also where no warnings are shown, and in one line.
+    let mut info = Command::new(crate::common::FFRFS);
+    let cache = directory.path().join("small");
+    info.arg("info").arg(&large).arg("--cache-dir").arg(cache).args(["--cache-max", "10M"]);
+    let info = run(&mut info);
+    assert_eq!((info.code, info.stderr.lines().count()), (3, 1), "{}", info.stderr);
+    assert!(info.stderr.contains(no_room), "{}", info.stderr);
     // Nothing half done is left.
     let left = fs::read_dir(directory.path().join("small/decoded")).unwrap().count();
     assert_eq!(left, 0);

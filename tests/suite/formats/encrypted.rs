@@ -223,6 +223,8 @@ fn a_wrong_password_is_refused_unless_damage_is_allowed() {
         assert_eq!(outcome.code, 9, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("wrong password"), "{}", outcome.stderr);
         assert!(!outcome.stderr.contains("wrong horse"), "{}", outcome.stderr);
+        let bench = run(Command::new(FFRFS).args(["bench", "-O", &option]).arg(archive));
+        assert_eq!(bench.code, 9, "{}", bench.stderr);
     }
     let password = directory.path().join("password");
     for archive in &archives {

@@ -468,6 +468,10 @@ fn that_a_supervisor_has_ended_is_said_by_doctor_and_by_upgrade() {
         let alone = doctor();
         let says = "nobody starts another daemon if this one dies";
         assert!(alone.code == 5 && alone.text().contains(says), "{alone:?}");
+        // The daemon answers, and is looked at as ever.
+        for check in [": bottleneck: ", ": bad samples: "] {
+            assert!(alone.text().contains(check), "{alone:?}");
+        }
         assert!(mount.read(name(3)).unwrap() == content()[3]);
         if transport == Transport::DevFuse && can_resume() {
             let refused = ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()]);

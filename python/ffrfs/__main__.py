@@ -1,0 +1,12 @@
+"""``python -m ffrfs`` is the program, where its directory is not in ``PATH``."""
+
+import os
+import sys
+
+from ._program import program
+
+try:
+    path = program()
+except FileNotFoundError as error:
+    sys.exit(f"ffrfs: {error}")
+os.execvp(path, [path, *sys.argv[1:]])
