@@ -139,7 +139,9 @@ impl Opened {
     /// The tree of all names, before the selection.
     fn all_named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
-            return self.named_by(names).map_err(|failure| failure.context("--names"));
+            let named = self.named_by(names).map_err(|failure| failure.context("--names"))?;
+            self.keep_index(None);
+            return Ok(named);
         }
         let is_plain = options.is_plain() && self.inside.iter().all(Option::is_none);
         if is_plain && let Some(tree) = self.kept_tree() {
