@@ -19,7 +19,7 @@ pub use dataset::{Dataset, Located, Place};
 pub use numbered::{Numbered, Suffix, Suffixes};
 pub use records::Records;
 pub use renamed::{Duplicates, Renamed};
-pub use stored::{Naming, StoredNames};
+pub use stored::{Naming, RefusedNames, StoredNames};
 pub use tree::Tree;
 
 use crate::format::{Attributes, Directory, Result};

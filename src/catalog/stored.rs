@@ -19,7 +19,7 @@ pub enum StoredNames {
     Mixed {
         /// The number of the first container that brings a tree.
         named: usize,
-        /// The number of the first container that brings nothing.
+        /// The number of the first container that brings nothing, or names that may not be used.
         unnamed: usize,
     },
     /// A tree, but for this path: it stands twice, and [`Duplicates::Error`] was asked for.
@@ -46,8 +46,11 @@ pub struct Naming {
     pub all: bool,
 }
 
+/// Containers whose names may not be used, by their numbers, each with why.
+pub type RefusedNames = Vec<(usize, String)>;
+
 impl Dataset {
-    /// The names that the containers store, if they do.
+    /// The names that the containers store, if they do; those that may not be used are added to `refused`.
     ///
     /// The last container's names may be for the whole dataset (that is how the reference package reads a
     /// packed directory of several files). Otherwise the result is the union of what each container has;
@@ -55,43 +58,35 @@ impl Dataset {
     ///
     /// # Errors
     /// A container cannot be read, or its names fail their checksum.
-    pub fn stored_names(&self, naming: &Naming) -> Result<StoredNames> {
-        if !naming.directories.is_empty() {
-            return self.united(naming);
-        }
+    pub fn stored_names(&self, naming: &Naming, refused: &mut RefusedNames) -> Result<StoredNames> {
         let Some(last) = self.containers().last() else { return Ok(StoredNames::None) };
         let all = self.len().saturating_sub(1);
-        match last.names(all)? {
-            Names::Tree(directory)
-                if self.containers().len() == 1 || count_files(&directory) == all =>
-            {
-                return Ok(tree(naming.all, &directory));
-            }
-            Names::Refused(why) => return Ok(StoredNames::Unused(why)),
-            Names::None
-            | Names::Fields(_)
-            | Names::Members
-            | Names::Records(_)
-            | Names::Tree(_) => {}
+        if naming.directories.is_empty()
+            && let Names::Tree(directory) = last.names(all)?
+            && (self.containers().len() == 1 || count_files(&directory) == all)
+        {
+            return Ok(tree(naming.all, &directory));
         }
         let own: Vec<Names> = self
             .containers()
             .iter()
             .map(|container| container.names(container.len().saturating_sub(1)))
             .collect::<Result<_>>()?;
-        let has_paths = own
-            .iter()
-            .any(|names| matches!(names, Names::Members | Names::Fields(_) | Names::Records(_)));
+        for (number, names) in own.iter().enumerate() {
+            if let Names::Refused(why) = names {
+                refused.push((number, why.clone()));
+            }
+        }
+        if !naming.directories.is_empty() {
+            return self.united(naming, own);
+        }
+        let is_nameless = |names: &Names| matches!(names, Names::None | Names::Refused(_));
         // Numbered samples beside a packed directory may be files of that directory, whose names were lost.
         let named = own.iter().position(|names| matches!(names, Names::Tree(_)));
         let mut each = self.containers().iter().zip(&own);
-        let unnamed = each.position(|(container, names)| {
-            matches!(names, Names::None | Names::Refused(_)) && !container.is_empty()
-        });
+        let unnamed = each.position(|(one, names)| is_nameless(names) && !one.is_empty());
         match own.first() {
-            _ if own.iter().all(|names| *names == Names::None) && !has_paths => {
-                Ok(StoredNames::None)
-            }
+            _ if own.iter().all(is_nameless) => Ok(StoredNames::None),
             Some(&Names::Fields(fields))
                 if own.iter().all(|n| *n == Names::Fields(fields))
                     && !self.has_directories(fields)? =>
@@ -101,7 +96,7 @@ impl Dataset {
             _ if let (Some(named), Some(unnamed)) = (named, unnamed) => {
                 Ok(StoredNames::Mixed { named, unnamed })
             }
-            _ => self.united(naming),
+            _ => self.united(naming, own),
         }
     }
 
@@ -112,8 +107,8 @@ impl Dataset {
     pub fn is_numbered(&self) -> Result<bool> {
         for container in self.containers() {
             match container.names(container.len().saturating_sub(1))? {
-                Names::None | Names::Fields(_) | Names::Records(_) => (),
-                Names::Members | Names::Tree(_) | Names::Refused(_) => return Ok(false),
+                Names::None | Names::Refused(_) | Names::Fields(_) | Names::Records(_) => (),
+                Names::Members | Names::Tree(_) => return Ok(false),
             }
         }
         Ok(true)
@@ -131,8 +126,8 @@ impl Dataset {
         Ok(false)
     }
 
-    /// All names of all containers.
-    fn united(&self, naming: &Naming) -> Result<StoredNames> {
+    /// All names of all containers, of which `own` are those of each.
+    fn united(&self, naming: &Naming, own: Vec<Names>) -> Result<StoredNames> {
         let is_merged = naming.directories.is_empty();
         let mut only_trees = true;
         let mut builder = TreeBuilder::default();
@@ -145,17 +140,14 @@ impl Dataset {
                 wrong.get_or_insert(why);
             }
         };
-        let counts: Vec<u64> = self
-            .containers()
-            .iter()
-            .map(|container| count_records(container.as_ref()))
-            .collect::<Result<_>>()?;
+        let counts = self.containers().iter().zip(&own);
+        let counts: Vec<u64> =
+            counts.map(|(container, names)| count_records(container.as_ref(), names)).collect();
         let all_records = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         let mut records_before = 0_u64;
-        for (number, container) in self.containers().iter().enumerate() {
+        for (number, (container, names)) in self.containers().iter().zip(own).enumerate() {
             let above = naming.directories.get(number).map_or(&b""[..], |name| name);
             let (start, container) = (self.start(number), container.as_ref());
-            let names = container.names(container.len().saturating_sub(1))?;
             only_trees &= matches!(names, Names::Tree(_));
             if container.replaces_members() {
                 builder.replace_within(start..start.saturating_add(container.len()));
@@ -182,12 +174,12 @@ impl Dataset {
 }
 
 /// How many records, or numbered samples, a container has.
-fn count_records(container: &dyn Container) -> Result<u64> {
-    Ok(match container.names(container.len().saturating_sub(1))? {
-        Names::Fields(fields) => container.len() / fields.max(1),
-        Names::Records(records) => records,
+fn count_records(container: &dyn Container, names: &Names) -> u64 {
+    match names {
+        Names::Fields(fields) => container.len() / (*fields).max(1),
+        Names::Records(records) => *records,
         Names::None | Names::Refused(_) | Names::Members | Names::Tree(_) => container.len(),
-    })
+    }
 }
 
 /// The numbers of a container's records.

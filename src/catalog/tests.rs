@@ -90,7 +90,7 @@ fn tree(paths: &[impl AsRef<[u8]>]) -> Result<Tree, NameError> {
 
 fn stored(parts: Vec<Box<dyn Container>>) -> (Dataset, StoredNames) {
     let dataset = Dataset::new(parts);
-    let names = dataset.stored_names(&Naming::default()).unwrap();
+    let names = dataset.stored_names(&Naming::default(), &mut Vec::new()).unwrap();
     (dataset, names)
 }
 
@@ -151,7 +151,8 @@ fn a_dataset_without_samples_has_an_empty_root() {
     for parts in [&[][..], &[0], &[0, 0]] {
         let dataset = dataset(parts);
         assert!(dataset.is_empty());
-        assert!(matches!(dataset.stored_names(&Naming::default()).unwrap(), StoredNames::None));
+        let names = dataset.stored_names(&Naming::default(), &mut Vec::new()).unwrap();
+        assert!(matches!(names, StoredNames::None));
         let catalog = plain(0, None);
         check_consistent(&catalog, &dataset);
         assert!(list(&catalog, &dataset, ROOT, 0).is_empty());
@@ -201,11 +202,7 @@ fn names_that_make_no_tree_are_not_used() {
     let directory_of_that_name = || packed(1, vec![directory("same", vec![file("x", 0)])]);
     let nameless = || container(&[vec![1], vec![2]]);
     let alike = || packed(1, vec![file("other", 0)]);
-    for parts in [
-        vec![one(), one()],
-        vec![one(), directory_of_that_name()],
-        vec![packed(1, vec![file("out of range", 1)])],
-    ] {
+    for parts in [vec![one(), one()], vec![one(), directory_of_that_name()]] {
         assert!(matches!(stored(parts).1, StoredNames::Unused(_)));
     }
     for (parts, wanted) in [
@@ -221,6 +218,31 @@ fn names_that_make_no_tree_are_not_used() {
     }
     let beside_an_empty_one = stored(vec![one(), container(&[])]).1;
     assert!(matches!(beside_an_empty_one, StoredNames::Tree(_)));
+}
+
+#[test]
+fn names_that_may_not_be_used_are_told_with_their_container_wherever_it_stands() {
+    let refused = || packed(1, vec![file("out of range", 1)]);
+    let (named, nameless) = (|| packed(1, vec![file("a", 0)]), || container(&[vec![1]]));
+    type IsIt = fn(&StoredNames) -> bool;
+    let is_none: IsIt = |names| matches!(names, StoredNames::None);
+    type Case<'a> = (Vec<Box<dyn Container>>, &'a [usize], IsIt);
+    let cases: [Case<'_>; 5] = [
+        (vec![refused()], &[0], is_none),
+        (vec![refused(), nameless()], &[0], is_none),
+        (vec![nameless(), refused()], &[1], is_none),
+        (vec![refused(), refused()], &[0, 1], is_none),
+        (vec![named(), refused(), nameless()], &[1], |names| {
+            matches!(names, StoredNames::Mixed { named: 0, unnamed: 1 })
+        }),
+    ];
+    for (parts, expected, is_it) in cases {
+        let mut found = Vec::new();
+        let names = Dataset::new(parts).stored_names(&Naming::default(), &mut found).unwrap();
+        assert!(is_it(&names));
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+        assert!(found.iter().all(|(_, why)| !why.is_empty()));
+    }
 }
 
 #[test]

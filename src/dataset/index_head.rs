@@ -59,7 +59,7 @@ pub(crate) fn head(
 }
 
 /// Another number whenever a container is shown as other files than by the builds before.
-const SHOWN: u32 = 1;
+const SHOWN: u32 = 2;
 
 /// The key of a container's version and of the options with which it is opened.
 pub(crate) fn key(

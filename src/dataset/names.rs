@@ -4,7 +4,8 @@ use super::expand::directory_name;
 use super::open::Opened;
 use super::selection::{REFUSED, Selection};
 use crate::catalog::{
-    Catalog, Duplicates, Naming, Numbered, ROOT, Records, StoredNames, Suffix, TreeBuilder,
+    Catalog, Duplicates, Naming, Numbered, ROOT, Records, RefusedNames, StoredNames, Suffix,
+    TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
 use crate::format::{Names, PartName, counted};
@@ -139,14 +140,21 @@ impl Opened {
     /// The tree of all names, before the selection.
     fn all_named(&self, options: &NameOptions, allow_damaged: bool) -> Result<Catalog, Failure> {
         if let Some(names) = &options.names {
-            return self.named_by(names).map_err(|failure| failure.context("--names"));
+            let named = self.named_by(names).map_err(|failure| failure.context("--names"))?;
+            self.keep_index(None);
+            return Ok(named);
         }
         let is_plain = options.is_plain() && self.inside.iter().all(Option::is_none);
         if is_plain && let Some(tree) = self.kept_tree() {
             return Ok(tree.into());
         }
         if !options.flat {
-            match self.dataset.stored_names(&options.naming(self)) {
+            let mut refused = RefusedNames::new();
+            let stored = self.dataset.stored_names(&options.naming(self), &mut refused);
+            if !options.are_unseen {
+                self.warn_of_refused(&refused);
+            }
+            match stored {
                 Ok(StoredNames::Tree(tree))
                     if options.suffix.is_none()
                         && (options.fanout.is_none() || self.dataset.is_numbered()?) =>
@@ -174,17 +182,11 @@ impl Opened {
                 Ok(StoredNames::Twice { path, samples }) => return Err(self.twice(&path, samples)),
                 Ok(StoredNames::Mixed { .. } | StoredNames::Unused(_)) if options.are_unseen => {}
                 Ok(StoredNames::Mixed { named, unnamed }) => {
-                    let [named, unnamed] = [named, unnamed].map(|one| self.path_of(one));
-                    tracing::warn!(
-                        "samples are numbered: {named} stores names and {unnamed} does not, so that one \
-                         tree has no names for all; --layout shards shows a directory for each container, \
-                         with the names that it stores, and --names gives each sample a name"
-                    );
+                    let is_refused = refused.iter().any(|(container, _)| *container == unnamed);
+                    self.warn_of_mixed(named, unnamed, is_refused);
                 }
                 Ok(StoredNames::Unused(why)) => {
-                    tracing::warn!(
-                        "the last sample looks like stored names, but they are not used: {why}"
-                    );
+                    tracing::warn!("the names that are stored are not used: {why}");
                 }
                 Err(error) if allow_damaged => {
                     tracing::warn!("{error}: samples are numbered");
@@ -195,6 +197,30 @@ impl Opened {
         self.keep_index(None);
         let suffix = self.suffix(options.suffix.as_deref(), allow_damaged)?;
         Ok(Numbered::new(self.dataset.len(), options.fanout, suffix).into())
+    }
+
+    fn warn_of_refused(&self, refused: &RefusedNames) {
+        for (container, why) in refused {
+            let path = self.path_of(*container);
+            tracing::warn!(
+                "{path}: the last sample looks like stored names, but they are not used: {why}"
+            );
+        }
+    }
+
+    /// Says why samples are numbered though one container stores names; `is_refused`: so does the other, but they may not
+    /// be used.
+    fn warn_of_mixed(&self, named: usize, unnamed: usize, is_refused: bool) {
+        let [named, unnamed] = [named, unnamed].map(|one| self.path_of(one));
+        let without = match is_refused {
+            true => format!(", and those of {unnamed} are not used"),
+            false => format!(" and {unnamed} does not"),
+        };
+        tracing::warn!(
+            "samples are numbered: {named} stores names{without}, so that one tree has no names for all; \
+             --layout shards shows a directory for each container, with the names that it stores, and --names \
+             gives each sample a name"
+        );
     }
 
     /// The path of a container, or of the one that it lies in.

@@ -89,7 +89,9 @@ impl Nest {
         parts: &[Arc<Part>],
         options: &Options,
     ) -> Result<(BTreeSet<PathBuf>, u64), Failure> {
-        let indexes = NestedIndexes::new(parts, &options.indexes, &options.format);
+        // `--format` names that of the outermost ones.
+        let inner = OpenOptions { format: None, ..options.format.clone() };
+        let indexes = NestedIndexes::new(parts, &options.indexes, &inner);
         let mut level = 0..self.containers.len();
         for _ in 0..options.nested {
             let mut members = Vec::new();
@@ -97,7 +99,7 @@ impl Nest {
                 candidates(self.containers[number].as_ref(), number, &mut members)?;
             }
             level = self.containers.len()..self.containers.len();
-            self.open_level(members, &options.format, &indexes)?;
+            self.open_level(members, &inner, &indexes)?;
             level.end = self.containers.len();
         }
         self.note_unopened();
@@ -291,7 +293,7 @@ struct Inner {
 /// How many bytes of decoded intervals each CPU may keep while members are opened.
 fn recent_bytes() -> u64 {
     let limit = cgroup::limits().memory_bytes.unwrap_or(u64::MAX);
-    LATELY_BYTES.min(limit / 16 / parallel::cpus().max(1) as u64)
+    LATELY_BYTES.min(limit / 16 / (parallel::cpus() as u64 + 1))
 }
 
 /// Where a member really lies.

@@ -31,6 +31,11 @@ pub trait WriteFormat: Sync {
     /// What is kept of a member beside its name and its bytes.
     fn holds(&self) -> Holds;
 
+    /// Whether its samples have fields, which members are that stand together ([`Outline::grouping`]).
+    fn has_fields(&self) -> bool {
+        self.holds() == Holds::FIELDS
+    }
+
     /// About how many bytes of the container a member takes, its headers and index entries included.
     fn member_bytes(&self, member: &NewMember) -> u64;
 

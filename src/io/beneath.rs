@@ -1,10 +1,11 @@
 //! Makes files below a directory, and never outside of it: no symbolic link on the way is followed, even one that
 //! another process puts there meanwhile.
 
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -152,6 +153,14 @@ impl Beneath {
             Err(nix::Error::ENOENT) => Ok(None),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// It is no link, or cannot be read.
+    pub fn read_link(&self, name: &Path) -> io::Result<OsString> {
+        Ok(readlinkat(&self.0, name)?)
     }
 
     /// Sets permissions and time of the directory itself.

@@ -175,6 +175,8 @@ class Unknown:
 
 def test_what_is_not_known_stays_one_file(ffrfs, tmp_path, transport, capfd):
     values = [Unknown(), (1, Unknown()), numpy.array([None]), {1, 2}, numpy.zeros(2, [("a", "i4")]), 3 + 4j]
+    # Their numbers are those of others, marked.
+    values += [torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag]
     samples = [pickle.dumps(value, 4) for value in values] + [b"no pickle"]
     write(tmp_path / "p.ffr", samples)
     with lmdb.open(str(tmp_path / "p.mdb"), subdir=False, map_size=1 << 30) as env, env.begin(write=True) as txn:

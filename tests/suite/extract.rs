@@ -231,6 +231,14 @@ fn what_is_there_is_refused_replaced_or_left() {
     fs::remove_file(out.join("many/0007.bin")).unwrap();
     extract(&work, "in.tar out --resume").ok();
     assert!(loose(&out) == whole);
+    // A link that leads elsewhere is another one.
+    fs::remove_file(out.join("absolute")).unwrap();
+    symlink("elsewhere", out.join("absolute")).unwrap();
+    let outcome = extract(&work, "in.tar out --resume");
+    assert_eq!(outcome.code, 6);
+    assert!(outcome.stderr.contains("absolute: exists already;"), "{}", outcome.stderr);
+    extract(&work, "in.tar out --resume --overwrite").ok();
+    assert!(loose(&out) == whole);
 }
 
 #[test]

@@ -84,7 +84,8 @@ impl Tree {
             ffrfs::format::open(source, &OpenOptions::default()).unwrap()
         });
         let dataset = Dataset::new(containers.collect());
-        let catalog: Catalog = match dataset.stored_names(&Naming::default()).unwrap() {
+        let stored = dataset.stored_names(&Naming::default(), &mut Vec::new());
+        let catalog: Catalog = match stored.unwrap() {
             StoredNames::Tree(tree) => tree.into(),
             StoredNames::Unused(why) => panic!("{why}"),
             StoredNames::Mixed { .. } => panic!("some containers have no names"),

@@ -3,7 +3,7 @@
 
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, ffrfs, fixture, for_each_transport, have, mount_command,
-    run, temp_dir, wait_until,
+    run, temp_dir, wait_until, write_container,
 };
 use serde_json::Value;
 use std::fs;
@@ -341,6 +341,31 @@ fn samples_without_names_beside_a_packed_directory_make_all_numbered_and_that_is
     // What is indexed together need be no dataset.
     let indexed = run(Command::new(FFRFS).args(["index", "--index", "none"]).args(&with_zip)).ok();
     assert!(!indexed.stderr.contains("numbered"), "{}", indexed.stderr);
+}
+
+#[test]
+fn names_that_are_not_used_are_told_also_where_other_containers_have_names() {
+    let work = temp_dir();
+    let refused = work.path().join("refused.ffr");
+    write_container(&refused, &[b"one".to_vec(), b"piouhjgbr no pickle".to_vec()]);
+    let (_directory, zip) = packed(&["one"], "x.zip");
+    let listed = |files: &[&PathBuf]| run(Command::new(FFRFS).arg("ls").args(files)).ok();
+    for files in [&[&refused, &zip][..], &[&zip, &refused], &[&refused]] {
+        let found = listed(files);
+        let text = found.text();
+        // Numbers go on from one container to the next.
+        assert_eq!(text.matches("00000").count(), 2, "{text}");
+        assert_eq!(text.contains("one\n"), files.len() > 1, "{text}");
+        let said = "refused.ffr: the last sample looks like stored names";
+        assert!(found.stderr.contains(said), "{}", found.stderr);
+        assert_eq!(found.stderr.lines().count(), 1, "{}", found.stderr);
+    }
+    // Beside names that would be used all are numbered, and the message says whose are not.
+    let said = listed(&[&fixture("packed_folder.ffr"), &refused]).stderr;
+    assert!(
+        said.contains(", and those of ") && said.contains("refused.ffr are not used"),
+        "{said}"
+    );
 }
 
 /// A zip file as programs on Windows write it that know no slashes.

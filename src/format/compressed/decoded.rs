@@ -11,7 +11,7 @@ type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 /// While a container is opened, so much that it asked for last costs it nothing: its structure lies here and there.
 pub const LATELY_BYTES: u64 = 64 << 20;
-/// At most so many intervals are kept, however small.
+/// At most so many intervals are kept of each reader, however small.
 const MOST_RECENT: usize = 256;
 
 /// The intervals that were decoded last, of the streams of several containers whose members are opened one after the other:
@@ -19,6 +19,8 @@ const MOST_RECENT: usize = 256;
 #[derive(Debug)]
 pub struct RecentIntervals {
     slots: Mutex<Slots>,
+    /// Of one reader alone so many bytes are kept.
+    each_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -27,21 +29,29 @@ struct Slots {
     all: Vec<(usize, u64, u64, Slot)>,
     /// So many are kept, however large.
     least: usize,
-    /// More are kept while they are no more than this.
+    /// More are kept while they are no more than these.
+    most: usize,
     most_bytes: u64,
 }
 
 impl RecentIntervals {
-    /// Keeps `least` of them, and more while they are no more than `most_bytes`: the structure of many containers lies here and
-    /// there.
+    /// For so many readers at a time: keeps an interval of each, and further ones while they are no more than `each_bytes` for
+    /// each, as the structure of many containers lies here and there. What one of them may ask for again at no cost is there
+    /// then, whatever the others ask for.
     #[must_use]
-    pub fn new(least: usize, most_bytes: u64) -> Self {
-        Self { slots: Mutex::new(Slots { all: Vec::new(), least, most_bytes }) }
+    pub fn new(readers: usize, each_bytes: u64) -> Self {
+        let slots = Slots {
+            all: Vec::new(),
+            least: readers,
+            most: MOST_RECENT.saturating_mul(readers),
+            most_bytes: each_bytes.saturating_mul(readers as u64),
+        };
+        Self { slots: Mutex::new(slots), each_bytes }
     }
 
     /// For a member that is a stream of its own, as many bytes.
     pub(super) fn of_one(&self) -> Self {
-        Self::new(1, self.lock().most_bytes)
+        Self::new(1, self.each_bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
@@ -50,7 +60,7 @@ impl RecentIntervals {
 
     /// Gives back the memory of what was decoded. From now on nothing is kept: there may be many containers.
     pub fn forget(&self) {
-        *self.lock() = Slots { all: Vec::new(), least: 0, most_bytes: 0 };
+        *self.lock() = Slots { all: Vec::new(), least: 0, most: 0, most_bytes: 0 };
     }
 
     /// An interval of a container. Several threads that ask for it decode it once.
@@ -81,7 +91,7 @@ impl RecentIntervals {
         let slot = Arc::clone(&found.3);
         slots.all.push(found);
         let is_too_much =
-            |slots: &Slots| slots.bytes() > slots.most_bytes || slots.all.len() > MOST_RECENT;
+            |slots: &Slots| slots.bytes() > slots.most_bytes || slots.all.len() > slots.most;
         while slots.all.len() > slots.least && is_too_much(&slots) {
             slots.all.remove(0);
         }
@@ -312,5 +322,19 @@ mod tests {
         assert_eq!(times(&[3, 1, 2, 0, 0]), 2);
         recent.forget();
         assert_eq!(times(&[1, 1]), 2);
+    }
+
+    #[test]
+    fn what_one_reader_goes_back_to_is_kept_whatever_another_one_asks_for() {
+        let recent = RecentIntervals::new(2, 20);
+        let mut decoded = 0;
+        for (container, number) in [(7, 0), (8, 0), (7, 1), (8, 1)].repeat(5) {
+            let decode = || {
+                decoded += 1;
+                Ok(Vec::new())
+            };
+            recent.get(container, (number, 10), decode).unwrap();
+        }
+        assert_eq!(decoded, 4);
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn call(heap: &Heap<'_>, callable: Known, arguments: Id, is_new: bool
             let shape = lengths(heap, value(2)?)?;
             Value::Array(array(value(1)?, shape, is_fortran, bytes(value(0)?)?)?)
         }
-        (Known::RebuildTensor, _) if count >= 4 => {
+        (Known::RebuildTensor, _) if count >= 4 && is_unmarked(value(6)) => {
             let Value::Storage(storage) = value(0)? else { return None };
             let shape = lengths(heap, value(2)?)?;
             let strides = lengths(heap, value(3)?)?;
@@ -144,6 +144,15 @@ fn array(dtype: &Value, shape: Vec<u64>, is_fortran: bool, data: &Bytes) -> Opti
         is_fortran,
         data: data.clone(),
     })
+}
+
+/// Whether nothing says that the numbers of a tensor are to be conjugated, or to have the other sign.
+fn is_unmarked(marks: Option<&Value>) -> bool {
+    match marks {
+        None | Some(Value::None) => true,
+        Some(Value::Dict(marks)) => marks.is_empty(),
+        Some(_) => false,
+    }
 }
 
 /// The number of elements of an array.

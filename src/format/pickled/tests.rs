@@ -242,6 +242,34 @@ fn what_is_not_known_stays_one_file_and_nothing_is_called() {
     stays_one(&long);
 }
 
+/// A tensor of three bytes, with so many opcodes behind its usual arguments.
+fn tensor(more: &[u8]) -> Vec<u8> {
+    let file = [
+        &b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."[..],
+        b"\x80\x02M\xe9\x03.",
+        b"\x80\x02}X\x0d\0\0\0little_endian\x88s.",
+        b"\x80\x02(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x03NtQ.",
+        b"\x80\x02]X\x01\0\0\0ka.",
+        b"\x03\0\0\0\0\0\0\0abc",
+    ]
+    .concat();
+    let start = b"\x80\x04ctorch._utils\n_rebuild_tensor_v2\n(ctorch.storage\n_load_from_bytes\nB";
+    let length = (file.len() as u32).to_le_bytes();
+    let arguments = b"\x85RK\0K\x03\x85K\x01\x85\x89ccollections\nOrderedDict\n)R";
+    [start, &length[..], &file, arguments, more, b"tR."].concat()
+}
+
+#[test]
+fn a_tensor_that_is_marked_as_conjugated_or_negative_stays_one_file() {
+    let array = [&crate::format::npy::header("|u1", &[3])[..], b"abc"].concat();
+    for plain in [&b""[..], b"N", b"}"] {
+        assert_eq!(one(&tensor(plain)), expected(&[("0", &array)]));
+    }
+    for marks in [&b"}\x8c\x04conj\x88s"[..], b"}\x8c\x03neg\x88s", b"K\x01"] {
+        stays_one(&tensor(marks));
+    }
+}
+
 /// Opcodes for `_load_from_bytes` of a pickle.
 fn loaded(pickle: &[u8]) -> Vec<u8> {
     let length = (pickle.len() as u32).to_le_bytes();

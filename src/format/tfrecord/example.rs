@@ -12,9 +12,12 @@ use super::wire::{Message, NoMessage, Value};
 use crate::format::checksum::Hasher;
 use crate::format::records::{Builder, Record, Row, Shown};
 use crate::format::{ChecksumKind, ending, npy};
+use std::collections::{HashMap, HashSet};
 
 /// One file for so many bytes of a container is the most; a record with more is one file.
 const BYTES_A_FILE: u64 = 8;
+/// A record of which a key stands twice in a map of more keys is one file.
+const MAX_KEYS_BESIDE_ONE_TWICE: usize = 1 << 16;
 
 /// Parses records.
 pub(super) struct Parser<'a> {
@@ -49,38 +52,67 @@ impl Parser<'_> {
                 _ => return Err(NoMessage),
             }
         }
-        let mut fields = message;
-        while let Some((number, value)) = fields.next()? {
-            match (number, value) {
-                (1, Value::Bytes(features)) if is_sequence => {
-                    self.features(features, &[b"context"])?
-                }
-                (1, Value::Bytes(features)) => self.features(features, &[])?,
-                (_, Value::Bytes(lists)) => self.lists(lists)?,
-                _ => return Err(NoMessage),
-            }
+        let above: &[&[u8]] = if is_sequence { &[b"context"] } else { &[] };
+        self.map(message, 1, &mut |parser, key, feature| {
+            parser.feature(feature, &[above, &[key]].concat())
+        })?;
+        self.map(message, 2, &mut Self::list)
+    }
+
+    /// The steps of a sequence.
+    fn list(&mut self, key: &[u8], mut list: Message) -> Result<(), NoMessage> {
+        let mut number = 0_u64;
+        while let Some(feature) = field_1(&mut list)? {
+            let step = format!("{number:06}");
+            self.feature(feature, &[b"sequence", key, step.as_bytes()])?;
+            number = number.saturating_add(1);
+        }
+        if number == 0 {
+            self.check_room()?;
+            self.record.directory(&[b"sequence", key]);
         }
         Ok(())
     }
 
-    fn features(&mut self, mut features: Message, above: &[&[u8]]) -> Result<(), NoMessage> {
-        while let Some(entry) = entry(&mut features)? {
-            let (key, feature) = entry;
-            self.feature(feature, &[above, &[key]].concat())?;
+    /// Visits the entries of a map, which is the field `field` of a record or several of it. Of several entries of a key
+    /// the last one counts, as protocol buffers have it.
+    fn map<'a>(
+        &mut self,
+        record: Message<'a>,
+        field: u64,
+        visit: &mut Visit<'_, 'a, Self>,
+    ) -> Result<(), NoMessage> {
+        let before = self.record.mark();
+        let (mut entries, mut keys) = (Entries::new(record, field), Keys::default());
+        while let Some((key, value)) = entries.next()? {
+            if !keys.insert(key) {
+                // As no writer has it: all over again.
+                self.record.cut(&before);
+                return self.last_ones(record, field, visit);
+            }
+            visit(self, key, value)?;
         }
         Ok(())
     }
 
-    fn lists(&mut self, mut lists: Message) -> Result<(), NoMessage> {
-        while let Some((key, mut list)) = entry(&mut lists)? {
-            let mut number = 0_u64;
-            while let Some(feature) = field_1(&mut list)? {
-                let step = format!("{number:06}");
-                self.feature(feature, &[b"sequence", key, step.as_bytes()])?;
-                number = number.saturating_add(1);
+    /// The same of a record in which a key stands twice.
+    fn last_ones<'a>(
+        &mut self,
+        record: Message<'a>,
+        field: u64,
+        visit: &mut Visit<'_, 'a, Self>,
+    ) -> Result<(), NoMessage> {
+        let (mut entries, mut last) = (Entries::new(record, field), HashMap::new());
+        while let Some((key, _)) = entries.next()? {
+            last.insert(key, entries.count);
+            if last.len() > MAX_KEYS_BESIDE_ONE_TWICE {
+                return Err(NoMessage);
             }
-            if number == 0 {
-                self.record.directory(&[b"sequence", key]);
+        }
+        let mut entries = Entries::new(record, field);
+        while let Some((key, value)) = entries.next()? {
+            if last.get(key) == Some(&entries.count) {
+                visit(self, key, value)?;
             }
         }
         Ok(())
@@ -250,6 +282,66 @@ impl<'a> List<'a> {
             visit(part)?;
         }
         Ok(())
+    }
+}
+
+/// Takes an entry of a map: its key, and its value.
+type Visit<'v, 'a, P> = dyn FnMut(&mut P, &[u8], Message<'a>) -> Result<(), NoMessage> + 'v;
+
+/// The entries of a map, which is a field of a record, or several of it.
+struct Entries<'a> {
+    fields: Message<'a>,
+    field: u64,
+    map: Message<'a>,
+    /// So many were given.
+    count: u64,
+}
+
+impl<'a> Entries<'a> {
+    fn new(record: Message<'a>, field: u64) -> Self {
+        Self { fields: record, field, map: Message::new(&[]), count: 0 }
+    }
+
+    fn next(&mut self) -> Result<Option<(&'a [u8], Message<'a>)>, NoMessage> {
+        loop {
+            if let Some(found) = entry(&mut self.map)? {
+                self.count = self.count.saturating_add(1);
+                return Ok(Some(found));
+            }
+            match self.fields.next()? {
+                Some((number, Value::Bytes(map))) if number == self.field => self.map = map,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// So many keys are compared one by one, without memory of their own: most records have no more.
+const FEW_KEYS: usize = 16;
+
+/// The keys of a map that were met.
+#[derive(Default)]
+struct Keys<'a> {
+    few: [&'a [u8]; FEW_KEYS],
+    count: usize,
+    many: HashSet<&'a [u8]>,
+}
+
+impl<'a> Keys<'a> {
+    /// False: this one was met before.
+    fn insert(&mut self, key: &'a [u8]) -> bool {
+        if self.few.iter().take(self.count).any(|known| *known == key) {
+            return false;
+        }
+        match self.few.get_mut(self.count) {
+            Some(place) => {
+                *place = key;
+                self.count = self.count.saturating_add(1);
+                true
+            }
+            None => self.many.insert(key),
+        }
     }
 }
 

@@ -134,6 +134,40 @@ fn a_list_that_a_feature_has_several_times_goes_on_and_one_of_another_kind_repla
 }
 
 #[test]
+fn of_a_key_that_stands_twice_the_last_counts_as_in_protocol_buffers() {
+    let bytes = |text: &str| List::Bytes(vec![text.as_bytes().to_vec()]);
+    let several = List::Bytes(vec![b"x".to_vec(), b"y".to_vec()]);
+    let label = List::Integers(vec![7], 1);
+    // Also where the map is in two parts, and where the other has more files, or is of another kind.
+    let parts = [
+        field(1, &features([("a", &several), ("b", &bytes("first")), ("c", &label)])),
+        field(1, &features([("b", &label), ("a", &bytes("last")), ("d", &several)])),
+    ];
+    let mut expected = Files::new();
+    for (key, list) in [("a", &bytes("last")), ("b", &label), ("c", &label), ("d", &several)] {
+        files_of(&format!("0/{key}"), list, &mut expected);
+    }
+    let file = record(&parts.concat());
+    assert_eq!(opened(NAME, &file, &OpenOptions::default()), expected);
+    // Of more keys than are compared one by one.
+    let keys: Vec<String> = (0..40).map(|number| format!("key{number}")).collect();
+    let once = keys.iter().map(|key| (&**key, &label));
+    let file = record(&example(once.chain([("key39", &several), ("key38", &several)])));
+    let files = opened(NAME, &file, &OpenOptions::default());
+    assert_eq!(files.len(), 38 + 4);
+    assert!(files.contains_key("0/key39/1.txt") && files.contains_key("0/key37.npy"));
+    // Lists of steps, too.
+    let steps = |lists: &[&List]| -> Vec<u8> {
+        lists.iter().flat_map(|list| field(1, &feature(list))).collect()
+    };
+    let list = |steps: &[u8]| field(1, &[field(1, b"x"), field(2, steps)].concat());
+    let lists = [list(&steps(&[&label, &label])), list(&steps(&[&several]))].concat();
+    let files = opened(NAME, &record(&field(2, &lists)), &OpenOptions::default());
+    let names: Vec<_> = files.keys().map(String::as_str).collect();
+    assert_eq!(names, ["0/sequence/x/000000/0.txt", "0/sequence/x/000000/1.txt"]);
+}
+
+#[test]
 fn records_that_are_alike_store_no_names_in_whatever_order_their_features_stand() {
     let label = List::Integers(vec![-1], 1);
     let other = example([("label", &label), ("image", &List::Bytes(vec![b"text".to_vec()]))]);

@@ -2,16 +2,19 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
+//! | `gathered` | entries in an order in which the files of each sample stand together |
 //! | `shards` | which entries go to which of several outputs |
 //! | `ordered` | files read by several threads, delivered in order |
 //! | `write` | entries in order as containers |
 //! | `losses` | what the format of the output cannot hold |
 
+mod gathered;
 mod losses;
 mod ordered;
 mod shards;
 mod write;
 
+use gathered::Gathered;
 pub(crate) use losses::Losses;
 use shards::grouping;
 pub(crate) use shards::{Cut, MAX_SHARDS, cut, is_numbered, shard_names, summary};
@@ -54,6 +57,11 @@ impl Conversion<'_> {
         format: &dyn WriteFormat,
         how: Cut,
     ) -> Result<(Losses, Vec<PathBuf>), Failure> {
+        let gathered = match format.has_fields() {
+            true => Gathered::new(entries, grouping(entries, self.is_numbered)),
+            false => None,
+        };
+        let entries = gathered.as_ref().map_or(entries, |gathered| gathered as &dyn Entries);
         if let Some(list) = format.listed() {
             return self.to_listed(entries, format, list, how);
         }

@@ -5,7 +5,7 @@ use super::ordered::{Ordered, Sink, read_ordered};
 use crate::failure::Failure;
 use crate::format::{Checksum, Grouping, MemberWriter, NewMember, NewNode, Outline, WriteFormat};
 use crate::interrupt::Interrupt;
-use crate::tools::entries::{Entries, EntryKind, EntryMetadata, total_bytes};
+use crate::tools::entries::{Entries, EntryKind, EntryMetadata, is_empty, total_bytes};
 use crate::tools::output::{LargeFile, Set, file_beside};
 use crate::tools::reader::{Chunk, bad_file};
 use indicatif::ProgressBar;
@@ -128,13 +128,6 @@ impl WriteContainers<'_> {
         count
     }
 
-    /// Whether nothing lies in a directory.
-    fn is_empty(&self, directory: usize) -> bool {
-        let path = [&self.entries.path(directory)[..], b"/"].concat();
-        let next = directory + 1;
-        next >= self.entries.list().len() || !self.entries.path(next).starts_with(&path)
-    }
-
     fn member(
         &self,
         item: usize,
@@ -154,7 +147,7 @@ impl WriteContainers<'_> {
                 return Ok(());
             }
             EntryKind::Directory if !self.format.holds().empty_directories => {
-                losses.directories += u64::from(self.is_empty(item));
+                losses.directories += u64::from(is_empty(self.entries, item));
                 return Ok(());
             }
             EntryKind::Symlink => {

@@ -9,4 +9,6 @@ mod types;
 
 pub(crate) use containers::ContainerEntries;
 pub(crate) use directory::DirectoryEntries;
-pub(crate) use types::{Entries, Entry, EntryKind, EntryMetadata, file_bytes, total_bytes};
+pub(crate) use types::{
+    Entries, Entry, EntryKind, EntryMetadata, file_bytes, is_empty, total_bytes,
+};

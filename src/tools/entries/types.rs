@@ -77,3 +77,10 @@ pub(crate) fn file_bytes(entries: &dyn Entries) -> u64 {
     let files = entries.list().iter().filter(|entry| entry.kind == EntryKind::File);
     total_bytes(files.copied())
 }
+
+/// Whether nothing lies in a directory; what lies in it stands right behind it.
+pub(crate) fn is_empty(entries: &dyn Entries, directory: usize) -> bool {
+    let path = [&entries.path(directory)[..], b"/"].concat();
+    let next = directory + 1;
+    next >= entries.list().len() || !entries.path(next).starts_with(&path)
+}

@@ -129,7 +129,8 @@ impl TreeWriter<'_> {
                 {
                     missing.push(item);
                 }
-                Some(found) if self.existing.resume && self.is_same(item, &found)? => {}
+                Some(found)
+                    if self.existing.resume && self.is_same(item, &found, &mut directory)? => {}
                 Some(found) if self.existing.overwrite && !is_directory(&found) => {
                     missing.push(item)
                 }
@@ -149,14 +150,27 @@ impl TreeWriter<'_> {
     }
 
     /// Whether the entry was extracted before: a file gets its name and time only when it is whole.
-    fn is_same(&self, item: usize, found: &FileStat) -> Result<bool, Failure> {
+    fn is_same(
+        &self,
+        item: usize,
+        found: &FileStat,
+        directory: &mut LastDirectory,
+    ) -> Result<bool, Failure> {
         let (entry, metadata) = (self.item(item), self.entries.metadata(item)?);
         let kind = found.st_mode & libc::S_IFMT;
         let is_timed = found.st_mtime == metadata.modified.0
             && [0, i64::from(metadata.modified.1)].contains(&found.st_mtime_nsec);
         Ok(match entry.kind {
             EntryKind::Directory => false,
-            EntryKind::Symlink => kind == libc::S_IFLNK,
+            EntryKind::Symlink if kind != libc::S_IFLNK => false,
+            EntryKind::Symlink => {
+                let path = path_of(&self.entries.path(item));
+                let there = directory.open(&self.directory, &path, false);
+                let there = there.and_then(|directory| directory.read_link(name_of(&path)));
+                let there = there.map_err(|e| self.failed(&path, e))?;
+                // Of a damaged link nothing better can be made.
+                self.entries.link_target(item).map_or(true, |target| there.as_bytes() == target)
+            }
             EntryKind::File | EntryKind::HardLink(_) => {
                 let size = found.st_size.unsigned_abs();
                 kind == libc::S_IFREG && size == entry.size_bytes && is_timed

@@ -2,10 +2,11 @@
 //! of it is in tests/python/test_written.py.
 
 use super::convert;
-use crate::common::{TempDir, ffrfs, fixture, noise, temp_dir, write_container};
+use crate::common::{Need, TempDir, ffrfs, fixture, have, noise, temp_dir, write_container};
 use crate::formats::tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 
 type Contents = BTreeMap<String, Vec<u8>>;
 
@@ -151,6 +152,53 @@ fn files_that_differ_behind_their_first_dot_are_a_sample_that_keeps_its_name() {
         assert_eq!(found[&format!("000007/{name}")], b"cat/7");
         assert_eq!(found["000007/jpg.jpg"], jpeg(5, 7));
         assert_eq!(found.len(), 27);
+    }
+}
+
+/// Writes files with these names, in this order, to `in.tar`; each holds its name.
+fn tar_in_order(work: &TempDir, names: &[&str]) {
+    for name in names {
+        let path = work.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let tar =
+        Command::new("tar").arg("cf").arg("in.tar").args(names).current_dir(work.path()).status();
+    assert!(tar.unwrap().success());
+}
+
+#[test]
+fn files_of_a_sample_that_stand_apart_in_an_archive_come_together() {
+    if !have(Need::Program("tar")) {
+        return;
+    }
+    let work = temp_dir();
+    let names = ["b.txt", "d/a.txt", "c.txt", "b.bin", "c.bin", "d/a.bin"];
+    tar_in_order(&work, &names);
+    for (format, ending) in [("tfrecord", "txt"), ("mds", "txt"), ("beton", "bin")] {
+        convert(&work, &format!("in.tar out.{format}")).ok();
+        let source = if format == "mds" { "out.mds/shard.*.mds" } else { &format!("out.{format}") };
+        let found = shown(&work, source);
+        assert_eq!(found.len(), 9, "{format}");
+        for (number, key) in ["b", "d/a", "c"].iter().enumerate() {
+            let file = |name: &str| found[&format!("{number:06}/{name}")].as_slice();
+            assert_eq!(file(&format!("__key__.{ending}")), key.as_bytes(), "{format}");
+            assert_eq!(file(&format!("txt.{ending}")), format!("{key}.txt").as_bytes());
+            let of_bin = if format == "tfrecord" { "bin.txt" } else { "bin.bin" };
+            assert_eq!(file(of_bin), format!("{key}.bin").as_bytes());
+        }
+    }
+    // Those of a numbered directory, too, and whole in each shard.
+    let work = temp_dir();
+    let names = ["000000/a.txt", "000001/a.txt", "000000/b.txt", "000001/b.txt"];
+    tar_in_order(&work, &names);
+    convert(&work, "in.tar part.tfrecord --shards 2").ok();
+    for (shard, directory) in ["000000", "000001"].iter().enumerate() {
+        let found = shown(&work, &format!("part-{shard:06}.tfrecord"));
+        let expected = ["a", "b"].map(|name| {
+            (format!("000000/{name}.txt"), format!("{directory}/{name}.txt").into_bytes())
+        });
+        assert_same(&found, &expected.into_iter().collect());
     }
 }
 

@@ -84,6 +84,29 @@ fn the_second_mount_uses_the_index_that_the_first_one_left_beside_the_container(
     });
 }
 
+#[test]
+fn a_mount_whose_names_come_from_a_file_keeps_the_index_too() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let source = archive_in(&directory);
+        let names: String = (0..50).map(|number| format!("name {number}\n")).collect();
+        let names = file_in(&directory, "names", names);
+        let names = format!("names={}", names.display());
+        let options = [names.as_str()];
+        let first = Mount::new(transport, &source, &options);
+        assert!(first.log().contains(WRITTEN), "{}", first.log());
+        first.unmount();
+        let second = Mount::new(transport, &source, &options);
+        let [(_, one)] = &members(1)[..1] else { panic!("a member") };
+        assert!(fs::read(second.point().join("name 0")).unwrap() == *one);
+        let log = second.log();
+        assert!(!log.contains(WRITTEN) && !log.contains(READ_AGAIN), "{log}");
+        second.unmount();
+        // Its own names are not among what was kept, and are found.
+        shows(&Mount::new(transport, &source, &[]), 1);
+    });
+}
+
 /// Bytes that a process has read with system calls.
 fn bytes_read(pid: i32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();

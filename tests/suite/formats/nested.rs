@@ -46,9 +46,14 @@ fn zip_and_tar_in_zip_are_directories_of_their_names() {
         ("packed.zip", &packed),
     ]);
     for_each_transport(|transport| {
-        for (options, expected) in
-            [(&[][..], &closed), (&["nested=0"], &closed), (&["nested=1"], &opened)]
-        {
+        // `format` names that of the outermost one.
+        let ways: [(&[&str], &Tree); 4] = [
+            (&[], &closed),
+            (&["nested=0"], &closed),
+            (&["nested=1"], &opened),
+            (&["nested=1", "format=zip"], &opened),
+        ];
+        for (options, expected) in ways {
             let mount = Mount::new(transport, &outer, options);
             assert!(tree(mount.point()) == *expected, "{options:?}");
             assert!(mount.bad().is_empty());
