@@ -110,7 +110,7 @@ fn wait_for(allocate: impl Fn() -> *mut u8) -> *mut u8 {
     }
 }
 
-/// Where it is said that the process ends for lack of memory, when nothing can be logged any more.
+/// Where it is said that the process ends for lack of memory, when nothing can be logged any more; else on standard error.
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
 /// Has it said in this file if the process ends for lack of memory, in place of the file before.
@@ -126,11 +126,14 @@ pub fn say_the_end_in(log: &File) -> io::Result<()> {
 fn say_the_end() {
     const WORDS: &[u8] =
         b"ffrfs: this process ends: there is no memory for a small allocation (ulimit -v)\n";
-    if let Ok(mut log) = LOG.try_lock()
-        && let Some(log) = log.as_mut()
-    {
-        let _ = log.write_all(WORDS);
-    }
+    let _ = match LOG.try_lock() {
+        Ok(mut log) => match log.as_mut() {
+            Some(log) => log.write_all(WORDS),
+            // A command, or a mount that has no log yet.
+            None => io::stderr().write_all(WORDS),
+        },
+        Err(_) => Ok(()),
+    };
 }
 
 fn check(bytes: usize) -> io::Result<()> {
