@@ -126,7 +126,7 @@ class PackageTest(unittest.TestCase):
 
     def test_the_module_is_the_program_also_where_pip_has_installed_it_for_one_user(self):
         def module(*arguments, **environment):
-            command = [sys.executable, "-m", "ffrfs", *arguments]
+            command = [sys.executable, "-B", "-m", "ffrfs", *arguments]
             environment = {"PYTHONPATH": os.environ["PYTHONPATH"], "PATH": "/nowhere", **environment}
             return subprocess.run(command, env=environment, capture_output=True, text=True)
 
