@@ -9,4 +9,7 @@ try:
     path = program()
 except FileNotFoundError as error:
     sys.exit(f"ffrfs: {error}")
-os.execvp(path, [path, *sys.argv[1:]])
+try:
+    os.execvp(path, [path, *sys.argv[1:]])
+except OSError as error:
+    sys.exit(f"ffrfs: {path}: {error.strerror}")

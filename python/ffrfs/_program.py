@@ -48,8 +48,8 @@ def program() -> str:
     found = shutil.which("ffrfs")
     if found is None:
         raise FileNotFoundError(
-            f"the program ffrfs is neither beside {sys.executable} nor in PATH: install the wheel into this "
-            "environment, or set FFRFS to its path"
+            f"the program ffrfs is neither where pip puts programs (beside {sys.executable}, or with --user) nor in "
+            "PATH: install the wheel into this environment, or set FFRFS to its path"
         )
     return found
 

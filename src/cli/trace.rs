@@ -46,7 +46,7 @@ pub(super) struct TraceArgs {
     /// Write a trace for Perfetto and chrome://tracing: each request with its phases
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     chrome: Option<PathBuf>,
-    /// Stop after N seconds [default: at Ctrl-C]
+    /// Stop after N seconds, 0.1 to 86400 [default: at Ctrl-C]
     #[arg(short = 's', long, value_name = "N", value_parser = super::seconds::seconds)]
     seconds: Option<Duration>,
     /// Show only these operations

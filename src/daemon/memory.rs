@@ -1,13 +1,10 @@
 //! `memory=`: how much memory a mount may use, and how that is shared out.
 
-use crate::io::cgroup;
-use std::fs;
+use crate::io::cgroup::total_bytes;
 
 /// The default: this share of the host's memory, but at most this many bytes.
 const DEFAULT_PERCENT: u64 = 5;
 const DEFAULT_BYTES: u64 = 512 << 20;
-/// The host's memory where it cannot be read.
-const ASSUMED_BYTES: u64 = 4 << 30;
 /// One part in so many is for samples that are being fetched for a waiting reader.
 const FETCHING: u64 = 8;
 /// The most for requests and their answers.
@@ -32,20 +29,6 @@ impl Limit {
             None => (total / 100 * DEFAULT_PERCENT).min(DEFAULT_BYTES),
         }
     }
-}
-
-/// The memory that this process may use: the machine's, or what its cgroup leaves of it.
-pub(crate) fn total_bytes() -> u64 {
-    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machine = in_meminfo(&info).unwrap_or(ASSUMED_BYTES);
-    cgroup::limits().memory_bytes.map_or(machine, |limit| limit.min(machine))
-}
-
-/// The bytes of the host's memory, from the text of /proc/meminfo.
-pub(crate) fn in_meminfo(info: &str) -> Option<u64> {
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 /// Of a mount's memory: for requests and their answers.
@@ -158,17 +141,6 @@ mod tests {
         for memory in [0, 1, 1 << 20, 512 << 20, 64 << 30] {
             let parts = for_requests(memory) + for_cache(memory) + memory / FETCHING;
             assert!(parts <= memory, "{memory}");
-        }
-    }
-
-    #[test]
-    fn the_size_of_the_memory_is_read_from_meminfo() {
-        assert_eq!(
-            in_meminfo("MemTotal:       24684084 kB\nMemFree: 1 kB\n"),
-            Some(25_276_502_016)
-        );
-        for odd in ["", "MemTotal:", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
-            assert_eq!(in_meminfo(odd), None, "{odd}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The command line declares the same options for `ffrfs mount` and parses their values with the functions here.
 
 use super::{logging, memory};
+use crate::io::cgroup;
 use crate::vfs::{Errno, Settings, Tuning, Verify, report};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,7 +82,7 @@ impl LiveSettings {
     /// # Errors
     /// Which option is wrong, and why.
     pub(crate) fn check(&self, memory_bytes: u64) -> Result<(), String> {
-        let (least, total) = (memory::in_words(MIN_MEMORY_BYTES), memory::total_bytes());
+        let (least, total) = (memory::in_words(MIN_MEMORY_BYTES), cgroup::total_bytes());
         let too_much = |name, bytes| {
             let shown = memory::in_words(bytes);
             format!("{name}={shown}: this machine has {} MiB of memory", total >> 20)

@@ -292,7 +292,7 @@ struct Inner {
 
 /// How many bytes of decoded intervals each CPU may keep while members are opened.
 fn recent_bytes() -> u64 {
-    let limit = cgroup::limits().memory_bytes.unwrap_or(u64::MAX);
+    let limit = cgroup::total_bytes();
     LATELY_BYTES.min(limit / 16 / (parallel::cpus() as u64 + 1))
 }
 

@@ -1,4 +1,5 @@
-//! The limits of memory and CPU time that the cgroups of this process set: version 1, version 2, and both side by side.
+//! The limits of memory and CPU time that the cgroups of this process set (version 1, version 2, and both side by side), and
+//! the memory of the machine.
 //! Imports nothing of ours.
 
 use std::fs;
@@ -6,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
+/// The host's memory where it cannot be read.
+const ASSUMED_BYTES: u64 = 4 << 30;
 /// Version 1 shows "no limit" as a number of whole pages near `i64::MAX`, which is more than this.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
 
@@ -23,6 +26,22 @@ pub struct Limits {
 pub fn limits() -> Limits {
     let cgroups = fs::read("/proc/self/cgroup").unwrap_or_default();
     limits_from(&String::from_utf8_lossy(&cgroups), |file| fs::read_to_string(file).ok())
+}
+
+/// The memory that this process may use: the machine's, or what its cgroup leaves of it.
+#[must_use]
+pub fn total_bytes() -> u64 {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = in_meminfo(&info).unwrap_or(ASSUMED_BYTES);
+    limits().memory_bytes.map_or(machine, |limit| limit.min(machine))
+}
+
+/// The bytes of the host's memory, from the text of /proc/meminfo.
+#[must_use]
+pub fn in_meminfo(info: &str) -> Option<u64> {
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
 
 /// The most processes and threads that the cgroups of this process allow; `None`: there is no limit.
@@ -166,6 +185,17 @@ mod tests {
         }
         for odd in ["", ":", "0:", "x", "0::", "::::\n\n0"] {
             assert_eq!(limits_of(odd, &[]), Limits::default(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn the_size_of_the_memory_is_read_from_meminfo() {
+        assert_eq!(
+            in_meminfo("MemTotal:       24684084 kB\nMemFree: 1 kB\n"),
+            Some(25_276_502_016)
+        );
+        for odd in ["", "MemTotal:", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
+            assert_eq!(in_meminfo(odd), None, "{odd}");
         }
     }
 }

@@ -93,9 +93,11 @@ fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64
     containers.map(of_container).unzip()
 }
 
-fn shown(opened: &Opened, catalog: &Catalog) -> format::Result<Shown> {
+/// Which samples are shown, where `indexes` of them hold names.
+fn shown(opened: &Opened, catalog: &Catalog, indexes: u64) -> format::Result<Shown> {
     let renamed = catalog.renamed();
-    if renamed.hidden + renamed.left_out == 0 {
+    let all_have_names = catalog.samples() + indexes == opened.dataset.len();
+    if all_have_names && renamed.hidden + renamed.left_out == 0 {
         return Ok(Shown(None));
     }
     let mut shown = Vec::new();
@@ -113,8 +115,8 @@ fn shown(opened: &Opened, catalog: &Catalog) -> format::Result<Shown> {
 /// Counts the files of a dataset, their sizes, and how many can be checked.
 pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files> {
     let samples = opened.dataset.len();
-    let shown = shown(opened, catalog)?;
     let (indexes, records) = indexes_and_records(opened, catalog);
+    let shown = shown(opened, catalog, indexes.iter().sum())?;
     let mut sizes = Sizes { min: u64::MAX, ..Sizes::default() };
     let (mut sum, mut checked) = (0u128, CheckedCounts::default());
     let (mut count, mut index_bytes) = (0, vec![0; indexes.len()]);

@@ -132,13 +132,16 @@ class PackageTest(unittest.TestCase):
 
         self.assertRegex(module("--version", FFRFS=FFRFS).stdout, r"^ffrfs [0-9.]+\n$")
         self.assertEqual(module("ls", "no such", FFRFS=FFRFS).returncode, 2)
+        absent = module("list", FFRFS="/no/such")
+        self.assertEqual((absent.returncode, absent.stdout), (1, ""))
+        self.assertRegex(absent.stderr, r"^ffrfs: /no/such: .+\n$")
         places = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))]
         if any((place / "ffrfs").exists() for place in places):
             self.skipTest("a program is installed beside the interpreter")
         base = Path(self.place.name) / "base"
         missing = module("list", PYTHONUSERBASE=str(base))
         self.assertEqual((missing.returncode, missing.stdout), (1, ""))
-        self.assertRegex(missing.stderr, "^ffrfs: the program ffrfs is neither beside .* nor in PATH")
+        self.assertRegex(missing.stderr, "^ffrfs: the program ffrfs is neither where pip puts programs .* nor in PATH")
         (base / "bin").mkdir(parents=True)
         (base / "bin/ffrfs").write_text('#!/bin/sh\necho "$@"\n')
         (base / "bin/ffrfs").chmod(0o755)

@@ -5,6 +5,8 @@ use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, ffrfs, fixture, for_each_transport, have, mount_command,
     run, temp_dir, wait_until, write_container,
 };
+use ffrfs::format::ffrecord::{PACKED_DIRECTORY_MAGIC, pickle};
+use ffrfs::format::{Directory, Entry};
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
@@ -317,6 +319,22 @@ fn info_of_containers_of_several_formats_counts_what_a_mount_shows_of_each() {
     let files = mixed.text().lines().filter(|line| !line.ends_with('/')).count();
     assert_eq!((files, mixed.stderr.as_str()), (8, ""), "{}", mixed.text());
     assert!(mixed.text().contains("a/one\n") && mixed.text().contains("two\n"));
+}
+
+#[test]
+fn info_counts_no_samples_that_the_names_of_a_packed_directory_leave_out() {
+    let work = temp_dir();
+    let source = work.path().join("x.ffr");
+    let mut names = PACKED_DIRECTORY_MAGIC.to_vec();
+    let root = Directory { entries: vec![(b"only".as_slice().into(), Entry::File(3))] };
+    pickle::encode(&root, &mut names).unwrap();
+    let samples = [&b"a"[..], b"bb", b"ccc", b"dddd", b"eeeee", &names];
+    write_container(&source, &samples.map(<[u8]>::to_vec));
+    assert_eq!(files(&source, &[]), ["only"]);
+    let text = on("info", &source, &[]).ok().text();
+    for part in ["files:      1 (4 B in all)", "checksums:  1 file is"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -9,7 +9,6 @@ use super::load::HostLoad;
 use super::storage;
 use crate::daemon::figures::requests;
 use crate::daemon::live::Live;
-use crate::daemon::memory;
 use crate::io::cgroup;
 use crate::vfs::report::{MountInfo, MountStats};
 use indicatif::HumanBytes;
@@ -306,7 +305,7 @@ fn facts(
             .map(|(busy, all)| busy as f64 / all as f64),
         device_busy: since(host.device_millis, later.device_millis)
             .map(|millis| (millis as f64 / 1e3 / seconds).min(1.0)),
-        memory_bytes: memory::total_bytes(),
+        memory_bytes: cgroup::total_bytes(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Memory and CPUs.
 
 use super::check::{Check, mebibytes, text};
-use crate::daemon::memory;
 use crate::io::cgroup::{self, Limits};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -20,7 +19,7 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 fn memory_of(meminfo: Option<&str>, limits: &Limits) -> Check {
-    let ram = meminfo.and_then(memory::in_meminfo);
+    let ram = meminfo.and_then(cgroup::in_meminfo);
     let (Some(ram), Some(limit)) = (ram, limits.memory_bytes) else {
         let limit = limits.memory_bytes.map_or("none".to_owned(), mebibytes);
         let ram = ram.map_or("cannot be read".to_owned(), mebibytes);

@@ -9,7 +9,7 @@ use crate::daemon::settings::LiveSettings;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
-use crate::io::mounts;
+use crate::io::{cgroup, mounts};
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
 use std::io;
@@ -200,7 +200,7 @@ impl MountSettings {
         Options {
             verify: self.live.verify(),
             cache_bytes: self.live.cache_bytes(),
-            kernel_bytes: memory::total_bytes() / 4,
+            kernel_bytes: cgroup::total_bytes() / 4,
             // Reads that only wait for a store hold no sample yet: to count them would make large samples seem
             // too large to be fetched once.
             concurrency: (self.threads() + workers(false)) as u64,

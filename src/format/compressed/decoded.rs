@@ -29,7 +29,7 @@ struct Slots {
     all: Vec<(usize, u64, u64, Slot)>,
     /// So many are kept, however large.
     least: usize,
-    /// More are kept while they are no more than these.
+    /// More are kept up to so many, and so many bytes.
     most: usize,
     most_bytes: u64,
 }

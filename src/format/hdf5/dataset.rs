@@ -93,7 +93,7 @@ impl Dataset {
         let needed = |kind, what: &str| -> Result<Fields<'_>, Refusal> {
             match find(kind) {
                 Some(message) if message.is_elsewhere => unsupported(
-                    "parts of its header are in a table of shared messages that the file does not have",
+                    "parts of its header are in a table of shared messages that is not there or cannot be read",
                 ),
                 Some(message) => Ok(message.fields(input)),
                 None => {

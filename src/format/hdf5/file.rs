@@ -10,8 +10,8 @@ use super::{NAME, input, superblock};
 use crate::format::name::parts;
 use crate::format::stream::{Interval, Intervals, Order};
 use crate::format::{
-    Attributes, Container, Content, IndexChecksum, Kind, Member, Names, Node, OpenOptions, Piece,
-    Result, Sample, Source, ending, npy,
+    Attributes, Container, Content, Error, IndexChecksum, Kind, Member, Names, Node, OpenOptions,
+    Piece, Result, Sample, Source, ending, npy,
 };
 use crate::format::{Fault, counted};
 use std::sync::Arc;
@@ -79,18 +79,25 @@ impl Hdf5File {
         };
         let (input, heads) = superblock::read(reader, at, options.allow_damaged)?;
         let extension = heads.extension.map(|at| Extension::read(&input, at)).transpose();
-        let extension = match extension {
-            Err(_) if options.allow_damaged => Extension::default(),
-            extension => extension?.unwrap_or_default(),
+        let (extension, damage) = match extension {
+            Err(error @ Error::Malformed { .. }) if options.allow_damaged => {
+                (Extension::default(), Some(error))
+            }
+            extension => (extension?.unwrap_or_default(), None),
         };
         if let Some(at) = extension.cache_image {
-            // What lies in its place then is older, and nothing shows that.
+            // What lies in the places of the image's structures is older, and nothing there shows it.
             let expected = "all of the file's structure in its place";
             let hint = ": HDF5's library puts it there when the file is opened to write";
             return Err(reader.malformed(at, expected, "some in an image of a cache", hint));
         }
         let headers = Headers::new(&input, extension);
         let mut build = Builder::new(&input, options);
+        if let Some(error) = damage {
+            let what = "the superblock's extension cannot be read";
+            let text = "what it tells is not known, and the file may be shown as it was before";
+            build.notes.add(|| format!("{what} ({error}): {text}"));
+        }
         if heads.is_open {
             let text = "it is open for writing, or was not closed: what has not been written yet is not shown";
             build.notes.add(|| text.to_owned());

@@ -57,7 +57,7 @@ pub(super) struct Message {
     /// Where its bytes stand in the file.
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
-    /// It stands in a table of shared messages that the file does not have.
+    /// It stands in a table of shared messages that is not there or cannot be read.
     pub(super) is_elsewhere: bool,
 }
 

@@ -1,5 +1,7 @@
 //! Compressed archives and files: the content is right, also in the middle.
 
+mod damage;
+
 use super::write::{self, deflated, stored, text, through, zip};
 use super::{Times, compare, file_in, plant, plant_links_and_holes, run_in, tree};
 use crate::common::{
@@ -395,77 +397,6 @@ fn what_cannot_be_read_in_the_middle_is_decoded_to_the_directory_that_spool_name
     let missing = format!("spool={}", directory.path().join("missing").display());
     let outcome = super::refused(&plain, &[&missing]);
     assert!(outcome.code == 6 && outcome.stderr.contains("missing"), "{}", outcome.stderr);
-}
-
-#[test]
-fn damage_that_an_index_does_not_know_of_gives_eio_where_it_is() {
-    if !have(Need::Program("gzip")) {
-        return;
-    }
-    let directory = temp_dir();
-    let parts = [1, 2, 3].map(|seed| noise(seed, 9 << 20));
-    let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
-    let source =
-        file_in(&directory, "x.tgz", through("gzip", &["-c", "-1"], &write::tar(&members)));
-    run(Command::new(crate::common::FFRFS).arg("index").arg(&source)).ok();
-    let middle = fs::metadata(&source).unwrap().len() / 2;
-    crate::common::flip_byte(&source, middle);
-    for_each_transport(|transport| {
-        let mount = Mount::new(transport, &source, &[]);
-        assert!(mount.read("one").unwrap() == parts[0]);
-        crate::common::assert_errno(mount.read("two"), libc::EIO);
-        assert!(mount.read("three").unwrap() == parts[2]);
-        assert_eq!(mount.bad()[0][0], "two");
-    });
-}
-
-#[test]
-fn damaged_streams_are_refused_with_the_byte() {
-    let directory = temp_dir();
-    let tar = write::tar(&[("a", &noise(1, 50_000)), ("b", &noise(2, 50_000))]);
-    for (program, options, ending) in PROGRAMS {
-        if !have(Need::Program(program)) {
-            continue;
-        }
-        let packed = through(program, options, &tar);
-        let cut = &packed[..packed.len() / 2];
-        let source = file_in(&directory, &format!("cut.tar.{ending}"), cut);
-        let outcome = super::refused(&source, &[]);
-        assert!(matches!(outcome.code, 3 | 4), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("at byte"), "{ending}: {}", outcome.stderr);
-    }
-}
-
-#[test]
-fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
-    if !have(Need::Program("gzip")) {
-        return;
-    }
-    let directory = temp_dir();
-    let parts = [41, 42, 43].map(|seed| noise(seed, 9 << 20));
-    let members = [("one", &parts[0][..]), ("two", &parts[1]), ("three", &parts[2])];
-    let bytes = through("gzip", &["-c", "-1"], &write::tar(&members));
-    let source = file_in(&directory, "x.tgz", &bytes[..bytes.len() / 2]);
-    let refused = super::refused(&source, &[]);
-    assert_eq!(refused.code, 3);
-    for says in ["x.tgz", "truncated", "--allow-damaged"] {
-        assert!(refused.stderr.contains(says), "{says:?} is not in {}", refused.stderr);
-    }
-    for_each_transport(|transport| {
-        // The second time by the index that was kept.
-        for _ in 0..2 {
-            let mount = Mount::new(transport, &source, &["allow_damaged"]);
-            assert!(mount.read("one").unwrap() == parts[0]);
-            crate::common::assert_errno(mount.read("two"), libc::EIO);
-            assert!(mount.log().contains("the stream is cut at byte"), "{}", mount.log());
-        }
-    });
-    let text = file_in(&directory, "x.txt.gz", &through("gzip", &["-c"], b"one file")[..20]);
-    let refused = super::refused(&text, &["allow_damaged"]);
-    assert!(
-        refused.code == 3 && refused.stderr.contains("nothing in it is complete"),
-        "{refused:?}"
-    );
 }
 
 #[test]
