@@ -145,7 +145,8 @@ impl Listener {
         Ok(())
     }
 
-    /// The first signal unmounts, lazily where files are open; a second one ends the process.
+    /// The first signal unmounts, lazily where files are open; a second one ends the process, after another attempt if the first
+    /// one did not unmount.
     fn listen(mut self, mut signals: Signals) {
         // Since when, and how it is to end at once if another signal asks for that.
         let mut leaving: Option<(Instant, Exit)> = None;
@@ -157,18 +158,27 @@ impl Listener {
                 }
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
-                // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
-                _ if leaving.is_some_and(|(since, _)| since.elapsed() < SAME_SIGNAL) => {}
-                _ if leaving.is_some() => (self.end)(leaving.map_or(Exit::Mount, |(_, exit)| exit)),
-                // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
-                // connection.
-                _ if self.supervisor.is_some_and(|pid| pid != getppid()) => self.leaver.leave(),
-                _ => {
-                    notify::stopping(&format!("unmounting {}", self.target));
-                    let exit = self.unmount();
-                    // From here on: unmounting may have taken long, and the same signal waits.
-                    leaving = Some((Instant::now(), exit));
-                }
+                _ => match leaving {
+                    // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
+                    Some((since, _)) if since.elapsed() < SAME_SIGNAL => {}
+                    Some((_, Exit::Ok)) => (self.end)(Exit::Ok),
+                    // What covered the mount may have gone.
+                    Some(_) => match self.unmount() {
+                        Exit::Ok => leaving = Some((Instant::now(), Exit::Ok)),
+                        exit => (self.end)(exit),
+                    },
+                    // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
+                    // connection.
+                    None if self.supervisor.is_some_and(|pid| pid != getppid()) => {
+                        self.leaver.leave();
+                    }
+                    None => {
+                        notify::stopping(&format!("unmounting {}", self.target));
+                        let exit = self.unmount();
+                        // From here on: unmounting may have taken long, and the same signal waits.
+                        leaving = Some((Instant::now(), exit));
+                    }
+                },
             }
         }
     }

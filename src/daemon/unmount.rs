@@ -25,6 +25,8 @@ const ANEW: Duration = Duration::from_secs(2);
 const LOOK_FOR_IT: Duration = Duration::from_millis(20);
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
+/// How long a mount may be busy since another command asks its daemon whether it answers: that holds the mount.
+const MOMENT: Duration = Duration::from_millis(200);
 
 /// How a mount is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +108,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             }
             _ => {
                 let servers = servers(&mount, id);
-                unless_gone(mounts::unmount(&resolved, false), id).map(|()| servers)
+                unmount_unused(&resolved, id).map(|()| servers)
             }
         },
     };
@@ -126,6 +128,22 @@ fn there(target: &Path) -> io::Result<Option<Mount>> {
             return Ok(there);
         }
         std::thread::sleep(LOOK_FOR_IT);
+    }
+}
+
+/// Unmounts what nobody uses for longer than a moment.
+fn unmount_unused(target: &Path, id: MountId) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match unless_gone(mounts::unmount(target, false), id) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < MOMENT => {}
+            ended => return ended,
+        }
+        std::thread::sleep(LOOK);
+        // Then another one may be in its place.
+        if !id.is_mounted() {
+            return Ok(());
+        }
     }
 }
 

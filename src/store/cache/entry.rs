@@ -2,7 +2,7 @@
 
 use super::blocks::Turn;
 use super::fetching::{Claim, lock, lock_run};
-use super::map::{Record, record_range};
+use super::map::{RECORD_BYTES, Record, record_range};
 use super::open;
 use super::replace::replace;
 use super::room::Freed;
@@ -127,7 +127,9 @@ impl Entry {
             self.state.blocks.clear(block);
             match self.state.record(&writing.map, block) {
                 Record::Absent => Ok(()),
-                _ => writing.map.write_all_at(&[0; 16], record_range(block).start),
+                _ => {
+                    writing.map.write_all_at(&[0; RECORD_BYTES as usize], record_range(block).start)
+                }
             }
         });
         match removed {

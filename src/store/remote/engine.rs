@@ -163,7 +163,7 @@ impl Engine {
         let _under_way = UnderWay::new(&self.counters.in_flight);
         let (start, range) = (Instant::now(), left.clone());
         let (mut body, mut piece, first_byte) = self.first_bytes(get, &range, steps).await?;
-        let mut pace = Pace::default();
+        let (mut pace, mut is_slow) = (Pace::default(), false);
         loop {
             let length = piece.len() as u64;
             add(&self.counters.fetched_bytes, length);
@@ -175,15 +175,16 @@ impl Engine {
             if left.is_empty() || !is_needed {
                 break;
             }
+            if is_slow {
+                return Err(get.error(ErrorKind::TimedOut, "the bytes come too slowly"));
+            }
             let asked = Instant::now();
             piece = match timeout(self.timeout, body.next()).await {
                 Ok(Some(next)) => next?,
                 Ok(None) => return Err(get.error(ErrorKind::Broken, "the answer ends early")),
                 Err(_) => return Err(self.silence(get)),
             };
-            if pace.is_too_slow(piece.len() as u64, asked.elapsed(), self.timeout) {
-                return Err(get.error(ErrorKind::TimedOut, "the bytes come too slowly"));
-            }
+            is_slow = pace.is_too_slow(piece.len() as u64, asked.elapsed(), self.timeout);
         }
         self.counters.total.add(start.elapsed());
         self.flow.succeeded(left.start - range.start, first_byte);

@@ -229,9 +229,7 @@ impl Fetcher {
                 match entry.claim(block) {
                     Claim::Fetch(fetching) => sources.claimed.push(fetching),
                     Claim::Present => sources.present.push(piece),
-                    Claim::Elsewhere
-                        if flights.abandoned.contains(&block) && !waiting.is_fill() =>
-                    {
+                    Claim::Elsewhere if flights.is_abandoned(waiting, &piece, entry) => {
                         sources.unkept.push(piece);
                     }
                     Claim::Elsewhere => sources.elsewhere.push(piece),
@@ -386,7 +384,8 @@ impl Fetcher {
         match fetched {
             // A reader may have joined when nobody else wanted the rest, which was not fetched then.
             Ok(()) => {
-                shares.into_iter().chain(passed).for_each(|share| self.bring_later(share, cause))
+                let cause = begun.cause_now(cause);
+                shares.into_iter().chain(passed).for_each(|share| self.bring_later(share, cause));
             }
             Err(error) => {
                 self.note_failure(&begun.range, &error);
@@ -444,15 +443,15 @@ impl Fetcher {
 
     async fn wait_elsewhere(self: Arc<Self>, share: Share, cause: Cause) {
         let (waiting, part) = &share;
-        let (block, since) = (part.start / BLOCK_BYTES, Instant::now());
+        let since = Instant::now();
         while let Some(entry) = &self.entry
             && waiting.is_waiting()
             && !entry.is_present(part)
-            && entry.is_fetched_elsewhere(block)
+            && entry.is_fetched_elsewhere(part.start / BLOCK_BYTES)
         {
             // That daemon may be stopped, and would hold the block until it goes on.
             if since.elapsed() >= self.engine.timeout && !waiting.is_fill() {
-                self.lock().abandoned.insert(block);
+                self.lock().abandon(part);
                 break;
             }
             sleep(ELSEWHERE_PAUSE).await;

@@ -1,9 +1,11 @@
-//! The fetches of one object that are in flight, and the readers that wait for them. Imports `waiting`.
+//! The fetches of one object that are in flight, and the readers that wait for them. Imports the cache and `waiting`.
 
 use super::error::StoreError;
 use super::waiting::Waiting;
+use crate::store::Cause;
+use crate::store::cache::{BLOCK_BYTES, Entry};
 use bytes::Bytes;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +27,9 @@ pub(super) struct Flights {
     passed: Vec<Share>,
     /// Announced chunks.
     pub(super) announced: HashSet<u64>,
-    /// Blocks that another daemon has fetched for too long: they are read past the cache while it holds them.
-    pub(super) abandoned: HashSet<u64>,
+    /// Of chunks that another daemon has fetched for too long: the first byte of the block that was waited for. They are read
+    /// past the cache while it holds that block.
+    abandoned: HashMap<u64, u64>,
 }
 
 struct Flight {
@@ -47,10 +50,21 @@ pub(super) struct Begun {
     pub(super) is_urgent: Arc<AtomicBool>,
 }
 
+impl Begun {
+    /// Why those wait who wait at the end of a fetch that was begun for `cause`: a reader may have joined.
+    pub(super) fn cause_now(&self, cause: Cause) -> Cause {
+        let is_urgent = self.is_urgent.load(Ordering::Relaxed);
+        if is_urgent && !cause.is_urgent() { Cause::Demand } else { cause }
+    }
+}
+
 impl Flights {
     /// Adds a fetch.
     pub(super) fn begin(&mut self, range: Range<u64>, is_kept: bool, is_urgent: bool) -> Begun {
         self.last += 1;
+        if is_kept {
+            self.abandoned.retain(|_, held| !range.contains(held));
+        }
         let is_urgent = Arc::new(AtomicBool::new(is_urgent));
         let begun =
             Begun { number: self.last, range: range.clone(), is_urgent: Arc::clone(&is_urgent) };
@@ -85,6 +99,28 @@ impl Flights {
             flight.shares.push((Arc::clone(waiting), middle..part.end));
         }
         true
+    }
+
+    /// Notes that another daemon has fetched the block of `part` for too long.
+    pub(super) fn abandon(&mut self, part: &Range<u64>) {
+        self.abandoned.insert(part.start / CHUNK_BYTES, part.start - part.start % BLOCK_BYTES);
+    }
+
+    /// Whether a reader does not wait for the daemon that fetches `part`: one has fetched this chunk for too long, and still holds
+    /// the block that was waited for then. Fills wait on.
+    pub(super) fn is_abandoned(
+        &mut self,
+        waiting: &Waiting,
+        part: &Range<u64>,
+        entry: &Entry,
+    ) -> bool {
+        let chunk = part.start / CHUNK_BYTES;
+        let Some(held) = self.abandoned.get(&chunk) else { return false };
+        if !entry.is_fetched_elsewhere(held / BLOCK_BYTES) {
+            self.abandoned.remove(&chunk);
+            return false;
+        }
+        !waiting.is_fill()
     }
 
     /// Whether a fetch in flight brings this block into the cache.

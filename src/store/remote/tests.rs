@@ -7,7 +7,7 @@ use super::testing::{Answer, MemoryStore, content, location};
 use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
 use crate::format::Source;
 use crate::io::ReadError;
-use crate::store::cache::{Cache, Claim, boot_anew};
+use crate::store::cache::{Cache, Claim, Entry, Fetching, boot_anew};
 use crate::store::{Arrived, Cause, Part, Place, Store};
 use bytes::Bytes;
 use std::ops::Range;
@@ -91,6 +91,10 @@ async fn a_body_that_trickles_is_asked_for_on_another_connection_and_given_up_if
     assert!(error.message.starts_with("the bytes come too slowly; given up after "), "{error}");
     assert!((60..90).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     assert!((5..9).contains(&store.asked().len()), "{:?}", store.asked());
+    // What has come is kept, also if it has come too slowly.
+    let store = MemoryStore::with(300, Duration::ZERO, (100, Duration::from_secs(6)));
+    assert!(get(&engine, &store, 0..300).await.unwrap() == content(300));
+    assert_eq!(store.asked().len(), 1);
     // A slow link is none that trickles.
     let store = MemoryStore::with(20_000, Duration::ZERO, (500, Duration::from_secs(3)));
     assert!(get(&engine, &store, 0..20_000).await.unwrap() == content(20_000));
@@ -130,9 +134,13 @@ async fn a_request_that_takes_long_is_sent_twice_and_the_first_answer_wins() {
 
 fn stores(store: &Arc<MemoryStore>, cache: Option<&Path>) -> Arc<Stores> {
     let cache = cache.map_or(CachePlace::None, |place| CachePlace::Directory(place.to_owned()));
-    // On a busy machine any request may be slow.
-    let options = RemoteOptions { cache, hedge: false, ..RemoteOptions::default() };
+    stores_with(store, RemoteOptions { cache, ..RemoteOptions::default() })
+}
+
+fn stores_with(store: &Arc<MemoryStore>, options: RemoteOptions) -> Arc<Stores> {
     let store = Arc::clone(store);
+    // On a busy machine any request may be slow.
+    let options = RemoteOptions { hedge: false, ..options };
     Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
 }
 
@@ -291,20 +299,47 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     assert_eq!(store.asked(), [MIB..2 * MIB, MIB..2 * MIB]);
 }
 
+/// The stores of these tests, which wait for half a second at most.
+fn impatient(store: &Arc<MemoryStore>, cache: &Path) -> Arc<Stores> {
+    let (cache, timeout) = (CachePlace::Directory(cache.to_owned()), Duration::from_millis(500));
+    stores_with(store, RemoteOptions { cache, timeout, ..RemoteOptions::default() })
+}
+
+/// Claims a block, as a daemon does that fetches it.
+fn claim(entry: &Arc<Entry>, block: u64) -> Fetching {
+    match entry.claim(block) {
+        Claim::Fetch(fetching) => fetching,
+        _ => panic!("block {block} is absent, and nobody fetches it"),
+    }
+}
+
+#[test]
+fn readers_wait_once_for_all_blocks_that_a_stopped_daemon_holds_and_anew_for_another_daemon() {
+    let directory = directory();
+    let store = MemoryStore::new(5_000_000);
+    let other = Cache::open(directory.path(), None).unwrap().entry(&store.object(), "").unwrap();
+    let stores = impatient(&store, directory.path());
+    let part = stores.open(&location()).unwrap();
+    let waits_after = |block: u64| {
+        let range = block * MIB..block * MIB + 1_000;
+        assert!(read(&part, range.clone()) == content(5_000_000)[range.start as usize..][..1_000]);
+        figures(&stores).lock_joins
+    };
+    let held: Vec<Fetching> = (0..4).map(|block| claim(&other, block)).collect();
+    assert_eq!([0, 1, 2, 1, 0].map(waits_after), [1; 5]);
+    drop(held);
+    let held = claim(&other, 2);
+    assert_eq!([2, 0, 2].map(waits_after), [2; 3]);
+    drop(held);
+}
+
 #[test]
 fn a_block_that_a_stopped_daemon_holds_is_read_without_the_cache() {
     let directory = directory();
     let store = MemoryStore::new(3_000_000);
     let stopped = Cache::open(directory.path(), None).unwrap().entry(&store.object(), "").unwrap();
-    let Claim::Fetch(held) = stopped.claim(0) else { panic!("the cache is empty") };
-    let options = RemoteOptions {
-        cache: CachePlace::Directory(directory.path().to_owned()),
-        hedge: false,
-        timeout: Duration::from_millis(500),
-        ..RemoteOptions::default()
-    };
-    let client = Arc::clone(&store);
-    let stores = Stores::with(options, move |_, _| Ok(Arc::clone(&client) as Arc<_>));
+    let held = claim(&stopped, 0);
+    let stores = impatient(&store, directory.path());
     let part = stores.open(&location()).unwrap();
     for _ in 0..2 {
         assert!(read(&part, 1_000..2_000) == content(2_000)[1_000..]);
@@ -338,7 +373,9 @@ impl Observer for JoinsAtTheEnd {
         };
         // This is a thread of the runtime, which would begin what it is asked for once it has returned.
         thread::scope(|scope| drop(scope.spawn(join)));
+        let start = Instant::now();
         while self.counters.joins.load(Ordering::Relaxed) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "the request has not ended yet");
             thread::yield_now();
         }
     }
@@ -346,7 +383,8 @@ impl Observer for JoinsAtTheEnd {
 
 #[test]
 fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_the_same() {
-    let store = MemoryStore::new(1_000_000);
+    let latency = Duration::from_secs(1);
+    let store = MemoryStore::with(1_000_000, latency, (64 << 10, Duration::ZERO));
     let stores = stores(&store, None);
     let dataset = Store::new(vec![Arc::new(stores.open(&location()).unwrap())]);
     let (counters, (came, comes)) = (Arc::clone(stores.counters()), mpsc::channel());
@@ -360,6 +398,8 @@ fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_th
     let mut bytes = [0; 100];
     comes.recv().unwrap().unwrap().take(&mut bytes);
     assert!(bytes[..] == content(1_000_000)[500_000..500_100]);
+    let figures = figures(&stores);
+    assert_eq!((figures.gets_prefetch, figures.gets_demand), (1, 1), "a reader waits");
 }
 
 /// What is read after the machine has booted anew, of a cache in which byte `at` of the object was damaged.
@@ -417,14 +457,9 @@ fn what_comes_from_the_store_without_a_cache_is_trusted() {
 
 /// The stores of these tests, with a cache of `blocks` blocks.
 fn limited(store: &Arc<MemoryStore>, cache: &Path, blocks: u64) -> Arc<Stores> {
-    let options = RemoteOptions {
-        cache: CachePlace::Directory(cache.to_owned()),
-        cache_max: Some(CacheMax::Bytes(blocks * MIB)),
-        hedge: false,
-        ..RemoteOptions::default()
-    };
-    let store = Arc::clone(store);
-    Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
+    let (cache, cache_max) =
+        (CachePlace::Directory(cache.to_owned()), Some(CacheMax::Bytes(blocks * MIB)));
+    stores_with(store, RemoteOptions { cache, cache_max, ..RemoteOptions::default() })
 }
 
 #[test]

@@ -165,8 +165,8 @@ impl Prefetch {
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks and
-    /// what readers have left over.
+    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks, and
+    /// for what is announced what readers have left over.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
@@ -174,9 +174,25 @@ impl Prefetch {
             self.window.reserve(bytes)
         });
         let window = window.or_else(|| self.in_place_of_foreseen(queue, read))?;
-        let first = read.samples.first().map_or(0, |(sample, _)| *sample);
-        let memory = self.memory.cache().room_ahead(CacheKey::Sample(first), bytes)?;
+        let memory = if read.is_announced {
+            let first = read.samples.first().map_or(0, |(sample, _)| *sample);
+            self.memory.cache().room_ahead(CacheKey::Sample(first), bytes)?
+        } else {
+            self.in_place_of_blocks(bytes)?
+        };
         Some((memory, Some(window)))
+    }
+
+    /// Memory for what a pattern foresaw: a guess does not push out what readers have left over.
+    fn in_place_of_blocks(&self, bytes: u64) -> Option<Reservation> {
+        loop {
+            if let Some(memory) = self.memory.budget().reserve(bytes) {
+                return Some(memory);
+            }
+            if !self.memory.blocks().evict_any() {
+                return None;
+            }
+        }
     }
 
     /// Room in the window for an announced read. Those samples make it that a pattern foresaw and nobody has read: in an
