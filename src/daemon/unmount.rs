@@ -7,6 +7,7 @@ use crate::io::descriptor_store;
 use crate::io::fuse_connection::{self, Activity, Process};
 use crate::io::mount_id::MountId;
 use crate::io::mounts::{self, Mount};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -91,6 +92,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     // What has the next mount in this place has another one.
     let id = MountId::of(mount.number);
+    let elsewhere = Elsewhere::of(&mount);
     let servers = match manner {
         Manner::Force => return force(&mount, id).map_err(failed),
         Manner::Lazy => {
@@ -116,7 +118,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         io::ErrorKind::ResourceBusy => failed(io::Error::other(format!("{e}; {}", busy(&mount)))),
         _ => failed(e),
     })?;
-    wait_for_end(&servers, &mount)
+    if elsewhere.serves_on(&mount) { Ok(()) } else { wait(&servers, &mount) }
 }
 
 /// What is mounted there. Where nothing is, another daemon may just be making a mount anew: then waits for that.
@@ -191,17 +193,29 @@ fn servers(mount: &Mount, id: MountId) -> Vec<Process> {
     fuse_connection::servers(&mount.device, id, told)
 }
 
-/// Waits until the processes have let go of the containers, what those lie on, and a mount point that was made for the mount.
-fn wait_for_end(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
-    // Mounted elsewhere as well: by `mount --bind`, or in another mount namespace.
-    if fuse_connection::directory(&mount.device).is_some()
-        || mounts::is_mounted_anywhere(&mount.device)
-    {
-        return Ok(());
-    }
-    wait(servers, mount)
+/// Where else a mount is mounted: by `mount --bind`, or in another mount namespace. Its daemon serves on there. Noted before it is
+/// unmounted: the kernel gives its device number to the next mount at once.
+struct Elsewhere {
+    connection: Option<u64>,
+    numbers: BTreeSet<u32>,
 }
 
+impl Elsewhere {
+    fn of(mount: &Mount) -> Self {
+        let mut numbers = mounts::numbers_anywhere(&mount.device);
+        numbers.remove(&mount.number);
+        Self { connection: fuse_connection::identity(&mount.device), numbers }
+    }
+
+    /// Whether the daemon serves on, now that `mount` is unmounted.
+    fn serves_on(&self, mount: &Mount) -> bool {
+        let lives = || fuse_connection::identity(&mount.device) == self.connection;
+        let is_there = || !mounts::numbers_anywhere(&mount.device).is_disjoint(&self.numbers);
+        (self.connection.is_some() && lives()) || (!self.numbers.is_empty() && is_there())
+    }
+}
+
+/// Waits until the processes have let go of the containers, what those lie on, and a mount point that was made for the mount.
 fn wait(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
     let start = Instant::now();
     for server in servers {

@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where the kernel shows its FUSE connections, once somebody has mounted that.
@@ -224,6 +225,13 @@ pub fn directory(device: &str) -> Option<PathBuf> {
     let (_, number) = device.split_once(':')?;
     let directory = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
     directory.is_dir().then_some(directory)
+}
+
+/// What tells a connection from a later one that the kernel has given the same number; `None` where the control files are not
+/// mounted.
+#[must_use]
+pub fn identity(device: &str) -> Option<u64> {
+    fs::metadata(directory(device)?).ok().map(|directory| directory.ino())
 }
 
 /// Ends a connection by force: all who wait for its daemon get an error.

@@ -99,20 +99,22 @@ pub fn table() -> io::Result<Vec<Mount>> {
     Ok(parse(&text).collect())
 }
 
-/// Whether a file system is mounted in the mount namespace of any process, as far as this user may see that.
+/// The numbers of the mounts that show a device, in the mount namespaces of all processes, as far as this user may see those.
 #[must_use]
-pub fn is_mounted_anywhere(device: &str) -> bool {
-    let mut seen = BTreeSet::new();
+pub fn numbers_anywhere(device: &str) -> BTreeSet<u32> {
+    let (mut seen, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.map(|process| process.path()).any(|process| {
-        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { return false };
+    for process in processes.map(|process| process.path()) {
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
         if seen.contains(&namespace) {
-            return false;
+            continue;
         }
-        let Ok(text) = fs::read(process.join("mountinfo")) else { return false };
+        let Ok(text) = fs::read(process.join("mountinfo")) else { continue };
         seen.insert(namespace);
-        parse(&text).any(|mount| mount.device == device)
-    })
+        let found = parse(&text).filter(|mount| mount.device == device);
+        numbers.extend(found.map(|mount| mount.number));
+    }
+    numbers
 }
 
 fn parse(table: &[u8]) -> impl Iterator<Item = Mount> {

@@ -6,10 +6,10 @@ mod limits;
 mod stopped;
 
 use crate::common::{
-    FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Transport, clean_up,
+    FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Tmpfs, Transport, clean_up,
     container_in, drop_cached, ffrfs, for_each_transport, have, is_mount_point, is_running,
-    mount_command, mounts_at, noise, own_namespace, run, samples, temp_dir, unmount_soon,
-    wait_for_end, wait_until, write_container,
+    mount_command, mounts_at, noise, own_namespace, parent_of, run, samples, temp_dir,
+    unmount_soon, wait_for_end, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -305,10 +305,15 @@ impl Drop for Mount {
     }
 }
 
-/// A daemon that is stopped: it answers nothing. It goes on when this is dropped.
+/// A daemon or another process that is stopped: it answers nothing. It goes on when this is dropped.
 pub(crate) struct Stopped(i32);
 
 impl Stopped {
+    pub(crate) fn process(pid: i32) -> Self {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+        Self(pid)
+    }
+
     #[track_caller]
     pub(crate) fn new(mount: &Mount) -> Self {
         let stopped = Self(mount.pid());

@@ -42,6 +42,34 @@ fn a_mount_point_that_mount_made_is_gone_when_umount_returns() {
 }
 
 #[test]
+fn umount_waits_for_the_end_though_another_mount_has_got_the_device_number() {
+    if !have(Need::Root) || !have(Need::Fuse) {
+        return;
+    }
+    own_namespace();
+    let mount = Mount::with_samples(Transport::DevFuse, some(), &["restarts=5"]);
+    let device = fs::metadata(mount.point()).unwrap().dev();
+    let device = format!("{}:{}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let supervisor = Stopped::process(parent_of(mount.pid()));
+    let directory = temp_dir();
+    let has_number = |line: &str| line.split(' ').nth(2) == Some(&*device);
+    let table = || fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    std::thread::scope(|scope| {
+        let unmounted = scope.spawn(|| umount(&[mount.point()]));
+        // The kernel gives the least number that is free; another test may take it first, which is as good.
+        let start = Instant::now();
+        while table().lines().any(has_number) && start.elapsed() < IN_TIME {}
+        let others: Vec<Tmpfs> =
+            (0..8).map(|n| Tmpfs::new(directory.path().join(n.to_string()), "1m")).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!unmounted.is_finished());
+        drop((supervisor, others));
+        unmounted.join().unwrap().ok();
+    });
+    mount.wait_for_end();
+}
+
+#[test]
 fn sigterm_and_sigint_unmount() {
     for_each_transport(|transport| {
         for signal in [Signal::SIGTERM, Signal::SIGINT] {
