@@ -1,6 +1,6 @@
 //! The `ffrfs` command.
 
-use ffrfs::io::heap::Heap;
+use ffrfs::io::memory::heap::Heap;
 use std::process::ExitCode;
 
 #[global_allocator]

@@ -6,7 +6,7 @@
 use super::options;
 use crate::daemon::settings;
 use crate::failure::{Exit, Failure};
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use clap::{Arg, Args, Command, CommandFactory, ValueEnum, ValueHint};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};

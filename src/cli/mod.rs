@@ -42,7 +42,7 @@ mod wrong_usage;
 pub use crate::failure::{Exit, Failure};
 
 use crate::format::{self, PartName};
-use crate::io::mounts::Ours;
+use crate::io::mount::mounts::Ours;
 use crate::io::process;
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};

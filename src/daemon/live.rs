@@ -3,7 +3,8 @@
 use super::patience::{self, PATIENCE, Patient};
 use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, mounts};
+use crate::io::MAX_ANNOUNCEMENT_BYTES;
+use crate::io::mount::mounts;
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;

@@ -1,6 +1,6 @@
 //! A file that messages are appended to, and that can be rotated. Imports nothing of this directory.
 
-use crate::io::heap;
+use crate::io::memory::heap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};

@@ -1,6 +1,6 @@
 //! `memory=`: how much memory a mount may use, and how that is shared out.
 
-use crate::io::cgroup::total_bytes;
+use crate::io::process::cgroup::total_bytes;
 
 /// The default: this share of the host's memory, but at most this many bytes.
 const DEFAULT_PERCENT: u64 = 5;

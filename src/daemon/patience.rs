@@ -2,10 +2,11 @@
 //! Imports `io` and `failure`.
 
 use crate::failure::{Exit, Failure};
-use crate::io::fuse_connection::{self, Activity, Process};
-use crate::io::mount_id::MountId;
-use crate::io::workers::UPGRADE;
-use crate::io::{Helper, announce, mounts};
+use crate::io::mount::fuse_connection::{self, Activity, Process};
+use crate::io::mount::mount_id::MountId;
+use crate::io::mount::mounts;
+use crate::io::process::workers::UPGRADE;
+use crate::io::{Helper, announce};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 
 use super::patience;
 use crate::failure::{Exit, Failure, Reason};
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use std::io;
 use std::path::{Path, PathBuf};

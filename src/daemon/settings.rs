@@ -3,7 +3,7 @@
 //! The command line declares the same options for `ffrfs mount` and parses their values with the functions here.
 
 use super::{logging, memory};
-use crate::io::cgroup;
+use crate::io::process::cgroup;
 use crate::vfs::{Errno, Settings, Tuning, Verify, report};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,10 +3,10 @@
 use super::live::Live;
 use super::patience::{self, PATIENCE};
 use crate::failure::{Exit, Failure, Reason, say};
-use crate::io::descriptor_store;
-use crate::io::fuse_connection::{self, Activity, Process};
-use crate::io::mount_id::MountId;
-use crate::io::mounts::{self, Mount};
+use crate::io::mount::fuse_connection::{self, Activity, Process};
+use crate::io::mount::mount_id::MountId;
+use crate::io::mount::mounts::{self, Mount};
+use crate::io::process::descriptor_store;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;

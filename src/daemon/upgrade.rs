@@ -3,9 +3,9 @@
 use super::live::Live;
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
-use crate::io::fuse_connection::{self, Activity, Process};
-use crate::io::mounts;
-use crate::io::workers::UPGRADE;
+use crate::io::mount::fuse_connection::{self, Activity, Process};
+use crate::io::mount::mounts;
+use crate::io::process::workers::UPGRADE;
 use crate::transport::support;
 use crate::vfs::report::MountInfo;
 use std::ffi::{CStr, CString};

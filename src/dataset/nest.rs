@@ -15,7 +15,7 @@ use crate::format::compressed::{
 use crate::format::{
     self, Container, Content, Kind, Node, OpenOptions, Sample, SliceSource, Source,
 };
-use crate::io::cgroup;
+use crate::io::process::cgroup;
 use crate::store::Part;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -1,7 +1,7 @@
 //! Runs the same work on many items, on several threads.
 
 use crate::failure::Failure;
-use crate::io::heap;
+use crate::io::memory::heap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

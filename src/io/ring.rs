@@ -22,8 +22,9 @@ mod slot;
 pub use header::{CmdReq, EntInOut, InHeader, OutHeader, ReqHeader, prefix};
 pub use slot::{Depth, MOST_WRITTEN_BYTES};
 
+use super::files::Held;
+use super::memory::Buffer;
 use super::spin::Spin;
-use super::{Buffer, Held};
 use io_uring::{IoUring, cqueue, opcode, register::Restriction, squeue, types};
 use slot::{MARGIN_BYTES, Slot, Slots};
 use std::ops::Range;

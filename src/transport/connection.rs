@@ -3,9 +3,10 @@
 
 use super::negotiation::{Negotiation, Unsupported};
 use super::wire::{InitIn, NotifyInvalInodeOut, NotifyStoreOut, notice, op};
+use crate::io::Buffer;
+use crate::io::mount::passed_connection;
+use crate::io::process::workers::MAX_DESCRIPTORS;
 use crate::io::ring::{InHeader, OutHeader};
-use crate::io::workers::MAX_DESCRIPTORS;
-use crate::io::{Buffer, passed_connection};
 use crate::vfs::Errno;
 use nix::errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

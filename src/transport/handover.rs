@@ -2,7 +2,7 @@
 
 use super::negotiation::Granted;
 use super::{connection, ending};
-use crate::io::mount_id::Made;
+use crate::io::mount::mount_id::Made;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 

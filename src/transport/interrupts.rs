@@ -8,7 +8,7 @@
 //! Imports `threads` and `io`.
 
 use super::threads;
-use crate::io::procfs;
+use crate::io::process::procfs;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

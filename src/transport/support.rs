@@ -1,7 +1,8 @@
 //! Whether this host supports FUSE-over-io_uring, and if not, which obstacle it has and how to remove it. A mount logs
 //! the obstacle, and `ffrfs doctor` prints it. Imports `io` alone.
 
-use crate::io::{procfs, ring};
+use crate::io::process::procfs;
+use crate::io::ring;
 use std::{fmt, fs, io};
 
 /// Why something cannot be used, and how to change that.

@@ -4,7 +4,7 @@ use super::{MountOptions, Mounted, ServeError, Target, Transport};
 use crate::catalog::{Dataset, Numbered, Suffix};
 use crate::format::ffrecord::Writer;
 use crate::format::{OpenOptions, Source};
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use crate::io::testing::skip;
 use crate::store::Store;
 use crate::store::testing::{Faraway, Fate, LONG_PATIENCE};

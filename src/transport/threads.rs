@@ -1,6 +1,6 @@
 //! Threads of the transport.
 
-use crate::io::heap;
+use crate::io::memory::heap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

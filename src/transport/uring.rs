@@ -7,7 +7,7 @@ use super::devfuse::Shared;
 use super::queue::{AHEAD, QueueThread};
 use super::support::{self, Obstacle};
 use super::threads;
-use crate::io::heap;
+use crate::io::memory::heap;
 use crate::io::ring::{Depth, Ring};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

@@ -9,7 +9,7 @@ use super::load::HostLoad;
 use super::storage;
 use crate::daemon::figures::requests;
 use crate::daemon::live::Live;
-use crate::io::cgroup;
+use crate::io::process::cgroup;
 use crate::vfs::report::{MountInfo, MountStats};
 use indicatif::HumanBytes;
 use std::path::Path;

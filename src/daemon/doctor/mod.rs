@@ -15,7 +15,7 @@ pub(crate) use check::{Check, State};
 pub(crate) use mounted::{Ask, answer};
 pub(crate) use store::checks as store;
 
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

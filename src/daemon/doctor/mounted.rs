@@ -3,8 +3,8 @@
 use super::bottleneck;
 use super::check::{Check, number, text};
 use crate::daemon::live::Live;
-use crate::io::fuse_connection;
-use crate::io::mounts::{self, Mount};
+use crate::io::mount::fuse_connection;
+use crate::io::mount::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::MountStats;
 use serde_json::Value;

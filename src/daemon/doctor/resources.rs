@@ -1,7 +1,7 @@
 //! Memory and CPUs.
 
 use super::check::{Check, mebibytes, text};
-use crate::io::cgroup::{self, Limits};
+use crate::io::process::cgroup::{self, Limits};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 

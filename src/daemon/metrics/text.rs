@@ -1,6 +1,6 @@
 //! Counters in Prometheus' text format: base units, seconds and bytes.
 
-use crate::io::procfs;
+use crate::io::process::procfs;
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{MountInfo, MountStats};

@@ -3,7 +3,7 @@
 use super::request::MountRequest;
 use crate::dataset;
 use crate::failure::{Exit, Failure};
-use crate::io::{cgroup, process};
+use crate::io::process::{self, cgroup};
 use crate::transport::MountError;
 use nix::sys::resource::{Resource, getrlimit};
 use std::hint::black_box;

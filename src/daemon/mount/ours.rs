@@ -2,8 +2,8 @@
 
 use super::told::Told;
 use crate::daemon::patience;
-use crate::io::mount_id::{Made, MountId};
-use crate::io::{fuse_connection, mounts, passed_connection};
+use crate::io::mount::mount_id::{Made, MountId};
+use crate::io::mount::{fuse_connection, mounts, passed_connection};
 use crate::transport::Target;
 use std::io;
 use std::path::Path;

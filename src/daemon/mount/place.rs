@@ -3,7 +3,7 @@
 use crate::daemon::patience;
 use crate::failure::Failure;
 use crate::format::PartName;
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use std::path::{Component, Path, PathBuf};
 
 /// An error that names the source and the mount point, each once; `name` is what the dataset is called.

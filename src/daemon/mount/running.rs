@@ -4,8 +4,8 @@ use super::program::Program;
 use super::told::Told;
 use super::worker::TRY_AGAIN;
 use crate::daemon::upgrade::Refusal;
-use crate::io::procfs;
-use crate::io::workers::{Ending, Worker};
+use crate::io::process::procfs;
+use crate::io::process::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 

@@ -18,11 +18,12 @@ use super::worker::{AWAY, BROKE, TRY_AGAIN, Work, work};
 use crate::daemon::upgrade::{Refusal, starting};
 use crate::daemon::{notify, reload};
 use crate::failure::{Exit, Failure};
-use crate::io::mount_id::Made;
-use crate::io::workers::{
+use crate::io::memory::footprint;
+use crate::io::mount::mount_id::Made;
+use crate::io::process::workers::{
     Ending, Event, Forked, LEAVE, Message, Messages, Supervisor, UPGRADE, Worker,
 };
-use crate::io::{footprint, process, workers};
+use crate::io::process::{self, workers};
 use crate::transport::Target;
 use nix::sys::signal::Signal;
 use outage::Outage;

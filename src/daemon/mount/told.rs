@@ -2,8 +2,8 @@
 
 use crate::daemon::metrics::Bound;
 use crate::daemon::serve::Serving;
-use crate::io::mount_id::Made;
-use crate::io::workers::{Message, Messages};
+use crate::io::mount::mount_id::Made;
+use crate::io::process::workers::{Message, Messages};
 use crate::transport::{Granted, Handover, Target};
 use std::ffi::OsStr;
 use std::io;

@@ -7,7 +7,7 @@ use super::told::{self, Resumed, Told};
 use crate::daemon::serve::{Service, Serving};
 use crate::failure::{Exit, Failure};
 use crate::io::process;
-use crate::io::workers::{Messages, has_nobody};
+use crate::io::process::workers::{Messages, has_nobody};
 use crate::store::remote::StoreError;
 use crate::transport::Target;
 use signal_hook::consts::SIGHUP;

@@ -1,7 +1,7 @@
 //! The slots of a ring: what they are made of, and the memory that idle ones give back. Imports the headers and buffers.
 
 use super::header::ReqHeader;
-use crate::io::Buffer;
+use crate::io::memory::Buffer;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -14,36 +14,16 @@ mod diagnosis;
 #[cfg(feature = "remote")]
 mod engine;
 mod error;
-#[cfg(feature = "remote")]
-mod fetch;
-#[cfg(feature = "remote")]
-mod fill;
-#[cfg(feature = "remote")]
-mod flights;
-#[cfg(feature = "remote")]
-mod flow;
 #[cfg(feature = "hdfs")]
 mod hdfs;
-#[cfg(feature = "remote")]
-mod hedge;
-#[cfg(feature = "remote")]
-mod keep;
 mod location;
 #[cfg(feature = "remote")]
 mod needs;
 #[cfg(feature = "remote")]
 mod object;
-#[cfg(feature = "remote")]
-mod opening;
 mod options;
-#[cfg(feature = "remote")]
-mod order;
-#[cfg(feature = "remote")]
-mod replacing;
 #[cfg_attr(not(feature = "remote"), allow(dead_code))]
 mod requests;
-#[cfg(feature = "remote")]
-mod retry;
 #[cfg(feature = "remote")]
 mod runtime;
 #[cfg(feature = "remote")]
@@ -52,8 +32,6 @@ mod stores;
 pub(crate) mod testing;
 #[cfg(all(test, feature = "remote"))]
 mod tests;
-#[cfg(feature = "remote")]
-mod waiting;
 
 #[cfg(feature = "remote")]
 pub use client::{Body, Client, Object};

@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
-use crate::io::mounts;
+use crate::io::mount::mounts;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};

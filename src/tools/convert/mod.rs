@@ -23,7 +23,7 @@ pub(crate) use write::WriteContainers;
 use crate::failure::{Exit, Failure};
 use crate::format::{Input, WriteFormat, WriteList};
 use crate::interrupt::Interrupt;
-use crate::io::beneath::Beneath;
+use crate::io::files::beneath::Beneath;
 use crate::tools::entries::{Entries, file_bytes};
 use crate::tools::extract::{Existing, Extracted, TreeWriter};
 use crate::tools::{output, progress};

@@ -15,7 +15,7 @@ pub(crate) use writer::{Existing, Extracted, TreeWriter};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::io::beneath::Beneath;
+use crate::io::files::beneath::Beneath;
 use crate::tools::entries::Entries;
 use crate::tools::progress;
 use std::path::Path;

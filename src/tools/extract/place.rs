@@ -2,7 +2,7 @@
 //!
 //! Imports no other file of this directory.
 
-use crate::io::beneath::Beneath;
+use crate::io::files::beneath::Beneath;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -7,7 +7,7 @@ use super::place::{LastDirectory, Temporary, name_of, path_of};
 use crate::failure::{Exit, Failure};
 use crate::format::Fault;
 use crate::interrupt::Interrupt;
-use crate::io::beneath::{self, Beneath, Modified};
+use crate::io::files::beneath::{self, Beneath, Modified};
 use crate::tools::entries::{Entries, Entry, EntryKind, EntryMetadata, total_bytes};
 use crate::tools::reader::{Chunk, Scratch, Stop, exit_of, for_each};
 use indicatif::ProgressBar;

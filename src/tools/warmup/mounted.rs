@@ -5,7 +5,8 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, mounts, warm_up};
+use crate::io::mount::mounts;
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

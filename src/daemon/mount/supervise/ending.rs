@@ -4,7 +4,7 @@ use super::Supervision;
 use crate::daemon::mount::ours;
 use crate::daemon::mount::terminal::Died;
 use crate::failure::{Exit, Failure};
-use crate::io::workers::Ending;
+use crate::io::process::workers::Ending;
 use nix::sys::signal::Signal;
 
 impl Supervision<'_> {

@@ -8,7 +8,7 @@ use crate::daemon::notify;
 use crate::daemon::upgrade::{self, Refusal};
 use crate::failure::{Exit, Failure};
 use crate::io::process;
-use crate::io::workers::Ending;
+use crate::io::process::workers::Ending;
 
 impl Supervision<'_> {
     /// Why no other program can serve now.

@@ -1,7 +1,7 @@
 //! Azure Blob Storage, including blobs written through its Data Lake interface, with the credentials of `object_store`.
 
 use super::credentials::{Credentials, OfFile, Provider, missing};
-use super::environment::{Environment, Watched};
+use super::credentials::{Environment, Watched};
 use super::listing::{self, Page};
 use super::request::{KEY, VALUE, range_header, signed, value};
 use super::web::{Connector, Web, checked_body, credential_retry, described, malformed};

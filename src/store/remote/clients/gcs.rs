@@ -1,9 +1,9 @@
 //! Google Cloud Storage, by its XML interface, with the credentials of `object_store`.
 
 use super::answer::header;
+use super::credentials::gcs_identity;
 use super::credentials::{Credentials, OfFile, Provider, missing};
-use super::environment::{Environment, Watched};
-use super::gcs_identity;
+use super::credentials::{Environment, Watched};
 use super::listing::{self, Page};
 use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, value};
 use super::web::{Connector, Web, checked_body, credential_retry, described};

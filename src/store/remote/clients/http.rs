@@ -1,8 +1,8 @@
 //! Plain HTTP servers that support ranges.
 
 use super::answer::{self, ContentRange};
-use super::environment::Environment;
-use super::http_secrets::Secrets;
+use super::credentials::Environment;
+use super::credentials::Secrets;
 use super::listing::Page;
 use super::redirect::{Ask, Redirects};
 use super::request::{headers_of, range_header};

@@ -2,7 +2,7 @@
 //! signed URLs that expire.
 
 use super::answer::{self, header};
-use super::environment::{Environment, Watched};
+use super::credentials::{Environment, Watched};
 use super::listing::{self, Page};
 use super::redirect::{self, Ask, Redirects};
 use super::request::{KEY, VALUE, headers_of, range_header, value};

@@ -1,9 +1,9 @@
 //! S3 and compatible stores: requests signed with the credentials of `object_store`, keys kept byte for byte.
 
 use super::answer::{header, region_in};
-use super::aws::{self, Settings};
+use super::credentials::Environment;
+use super::credentials::aws::{self, Settings};
 use super::credentials::check_aws;
-use super::environment::Environment;
 use super::listing::{self, Page};
 use super::request::{KEY, VALUE, headers_of, range_header, s3_list_query, signed, value};
 use super::web::{Web, checked_body, described, malformed};

@@ -1,0 +1,15 @@
+//! What an error of a read means for the sample that was read. Imports faults of `format`.
+
+use super::file::ReadError;
+use crate::format::Fault;
+
+impl ReadError {
+    /// Why the sample cannot be given out.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            ReadError::Io(error) => Fault::of_io(error),
+            other => Fault::Unreadable(other.to_string()),
+        }
+    }
+}

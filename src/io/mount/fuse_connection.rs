@@ -1,0 +1,263 @@
+//! The processes that serve a FUSE connection, and the kernel's control files for it. Nothing here waits for the daemon.
+//! Imports `mount_id`, `procfs` and `workers`.
+
+use super::mount_id::{self, MountId};
+use crate::io::process::procfs::{self, pids};
+use crate::io::process::workers::UPGRADE;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its FUSE connections, once somebody has mounted that.
+pub const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+const DEVICE: &str = "/dev/fuse";
+/// What `ps` shows of this program, whatever follows that.
+const NAME: &str = "ffrfs";
+/// What `ps` shows of a service manager.
+const MANAGER: &str = "systemd";
+
+/// A process, which keeps its identity though numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the boot.
+    started: u64,
+}
+
+/// What a process is doing, as far as others see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// It runs, or sleeps.
+    Runs,
+    /// SIGSTOP, a debugger or a frozen cgroup keeps it from running.
+    Stopped,
+    /// It has let go of all that it held.
+    Ended,
+}
+
+impl Process {
+    fn with_pid(pid: u32) -> Option<Self> {
+        let (_, started) = stat(pid)?;
+        Some(Self { pid, started })
+    }
+
+    /// Lets it go on if it was stopped. Whether this user may do so, its activity tells.
+    pub fn go_on(&self) {
+        if self.activity() == Activity::Stopped {
+            let _ = kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGCONT);
+        }
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended, or belongs to another user.
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill(Pid::from_raw(self.pid.cast_signed()), signal)?)
+    }
+
+    /// Whether it keeps this signal from ending it.
+    #[must_use]
+    pub fn blocks(&self, signal: Signal) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        mask >> (signal as i32 - 1) & 1 == 1
+    }
+
+    /// What `ps` shows of it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        name.trim_end().to_owned()
+    }
+
+    /// What it is doing now.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        match stat(self.pid) {
+            Some((state, started)) if started == self.started => match state {
+                'Z' | 'X' => Activity::Ended,
+                'T' | 't' => Activity::Stopped,
+                _ => Activity::Runs,
+            },
+            _ => Activity::Ended,
+        }
+    }
+}
+
+/// The state letter of a process, and when it was started.
+fn stat(pid: u32) -> Option<(char, u64)> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The name before it may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The process of this number, if the kernel does not show which connection it serves.
+fn unseen(told: Option<u32>) -> Option<Process> {
+    let told = told.filter(|&pid| connections(pid).any(|found| found.is_none()))?;
+    Process::with_pid(told)
+}
+
+/// All processes of this program that hold the connection whose files show `device` (`MAJOR:MINOR`), and those that watch one
+/// of them, as far as this user may see that: for the mount `id`, which tells those of a former mount that had the same
+/// number.
+/// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
+/// connection.
+#[must_use]
+pub fn servers(device: &str, id: MountId, told: Option<u32>) -> Vec<Process> {
+    let Some((_, number)) = device.split_once(':') else { return Vec::new() };
+    // Others may have got the descriptor from one of them, and are left alone.
+    let holders = holders(number).filter(|holder| !mount_id::is_of_former(holder.pid, id));
+    let mut servers: Vec<Process> = holders.filter(is_ours).collect();
+    if servers.is_empty() {
+        servers.extend(unseen(told));
+    }
+    let parents: Vec<_> = servers.iter().filter_map(|server| watcher(server.pid)).collect();
+    servers.extend(parents);
+    servers.sort_unstable_by_key(|server| server.pid);
+    servers.dedup();
+    servers
+}
+
+/// All processes of this program that are known to be of a mount, whether they hold its connection or not.
+#[must_use]
+pub fn labelled(id: MountId) -> Vec<Process> {
+    mount_id::holders(id).filter_map(Process::with_pid).filter(is_ours).collect()
+}
+
+/// Whether there is a process of this program whose mount has gone, and which holds no connection: it may be about to make that
+/// mount anew.
+#[must_use]
+pub fn is_mount_due() -> bool {
+    let lost = pids().filter(|&pid| mount_id::is_of_lost(pid) && connections(pid).next().is_none());
+    lost.filter_map(Process::with_pid).any(|process| is_ours(&process))
+}
+
+fn is_ours(process: &Process) -> bool {
+    process.name().starts_with(NAME)
+}
+
+/// The process that watches a daemon of this program, its parent. A supervisor of a mount that cannot be handed over holds
+/// nothing of that.
+#[must_use]
+pub fn watcher(server: u32) -> Option<Process> {
+    let parent = Process::with_pid(parent(server)?)?;
+    (is_ours(&parent) && parent.blocks(UPGRADE)).then_some(parent)
+}
+
+/// Whether this process is one of this program, as far as it can be seen from here.
+#[must_use]
+pub fn is_daemon(pid: u32) -> bool {
+    Process::with_pid(pid).is_some_and(|process| is_ours(&process))
+}
+
+/// The processes that are known to hold the connection of this number, and may serve it.
+fn holders(number: &str) -> impl Iterator<Item = Process> {
+    let holds = move |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
+    let holders = pids().filter(holds).filter_map(Process::with_pid);
+    // A service manager keeps the connections of its services, and serves none.
+    holders.filter(|holder| holder.name() != MANAGER)
+}
+
+/// Whether a process is known to serve a connection that was not killed.
+#[must_use]
+pub fn is_served(device: &str) -> bool {
+    let Some((_, number)) = device.split_once(':') else { return false };
+    holders(number).any(|holder| procfs::is_dying(holder.pid) == Some(false))
+}
+
+/// Whether a living process may serve a connection: also one whose descriptor of /dev/fuse the kernel does not tell the
+/// connection of, but not one that was killed and cannot end.
+#[must_use]
+pub fn may_be_served(device: &str) -> bool {
+    let Some((_, number)) = device.split_once(':') else { return true };
+    let holds = |pid: u32| connections(pid).any(|found| found.is_none_or(|found| found == number));
+    let manages = |pid: u32| Process::with_pid(pid).is_none_or(|found| found.name() == MANAGER);
+    pids().any(|pid| holds(pid) && !manages(pid) && procfs::is_dying(pid) == Some(false))
+}
+
+/// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds
+/// the connection, too. `None` if there is none, or this user may not see it.
+#[must_use]
+pub fn supervisor(device: &str, server: u32) -> Option<Process> {
+    let number = device.split_once(':')?.1;
+    let parent = parent(server)?;
+    let holds = |found: Option<String>| found.is_none_or(|found| found == number);
+    connections(parent).any(holds).then(|| Process::with_pid(parent)).flatten()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (_, rest) = text.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
+/// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.
+fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
+    let opened = fs::read_dir(format!("/proc/{pid}/fd"));
+    // A daemon with a password shows its descriptors to root alone.
+    let hides = opened.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
+    let descriptors = opened.into_iter().flatten().flatten();
+    let of_fuse = descriptors
+        .filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == Path::new(DEVICE)));
+    let hidden = hides.then_some(None).into_iter();
+    hidden.chain(of_fuse.map(move |fd| {
+        let info = format!("/proc/{pid}/fdinfo/{}", fd.file_name().display());
+        let text = fs::read_to_string(info).unwrap_or_default();
+        let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
+        number.map(|number| number.trim().to_owned())
+    }))
+}
+
+/// The directory of the kernel's control files for a connection; `None` where nobody has mounted that.
+#[must_use]
+pub fn directory(device: &str) -> Option<PathBuf> {
+    let (_, number) = device.split_once(':')?;
+    let directory = Path::new(CONNECTIONS).join(number.parse::<u64>().ok()?.to_string());
+    directory.is_dir().then_some(directory)
+}
+
+/// What tells a connection from a later one that the kernel has given the same number; `None` where the control files are not
+/// mounted.
+#[must_use]
+pub fn identity(device: &str) -> Option<u64> {
+    fs::metadata(directory(device)?).ok().map(|directory| directory.ino())
+}
+
+/// Ends a connection by force: all who wait for its daemon get an error.
+///
+/// # Errors
+/// The control files are not mounted, or the connection belongs to another user.
+pub fn abort(device: &str) -> io::Result<()> {
+    let directory = directory(device).ok_or(io::ErrorKind::NotFound)?;
+    fs::write(directory.join("abort"), "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_as_well() {
+        let this = Process::with_pid(std::process::id()).unwrap();
+        assert_eq!(this.activity(), Activity::Runs);
+        let other = Process { started: this.started + 1, ..this };
+        assert_eq!(other.activity(), Activity::Ended);
+        let id = MountId::of(u32::MAX);
+        assert!(servers("0:999999", id, None).is_empty() && servers("none", id, None).is_empty());
+        assert!(labelled(id).is_empty());
+        assert_eq!(supervisor("0:999999", this.pid), None);
+        assert!(!is_served("0:999999") && !is_served("none"));
+        assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());
+    }
+}

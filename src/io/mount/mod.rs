@@ -1,0 +1,8 @@
+//! Mounts: the mount table, what tells one mount from all others, its FUSE connection, and the helper program that mounts for
+//! users.
+
+pub mod fuse_connection;
+pub mod fusermount;
+pub mod mount_id;
+pub mod mounts;
+pub mod passed_connection;

@@ -1,0 +1,434 @@
+//! Worker processes of a supervisor: to start them, in this program or in another one, to notice that one has died, and to
+//! be told by one what the next one needs. Imports `fork`, `this_process` and `procfs`.
+
+use super::fork::check_single_thread;
+use super::{procfs, this_process};
+use nix::cmsg_space;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt,
+    recvmsg, sendmsg, socketpair, sockopt,
+};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::{ForkResult, Pid, execve, fork};
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fmt};
+
+/// The most descriptors of a connection that one message carries.
+pub const MAX_DESCRIPTORS: usize = 250;
+/// All descriptors that one message carries: a socket comes with those of the connection. The kernel takes 253.
+const MAX_CARRIED: usize = MAX_DESCRIPTORS + 1;
+/// The longest message: three paths, and some numbers.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// Says to a program that a supervisor started it: `PID:DESCRIPTOR`. The number of the process tells it from a program that
+/// a worker runs.
+const VARIABLE: &str = "FFRFS_WORKER";
+/// Tells a worker that another one serves from now on.
+pub const LEAVE: Signal = Signal::SIGUSR2;
+/// Asks a supervisor to have the program that is at its path now serve.
+pub const UPGRADE: Signal = Signal::SIGUSR2;
+/// How long the threads of a worker that was killed may take to end.
+const ENDING: Duration = Duration::from_millis(50);
+/// The pause between two looks for a worker that is dying and cannot end, and once there is one.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
+/// A process that ends by itself may take so long to give back its memory and rings, on a busy host. One that was killed
+/// is not waited for longer than from one look to the next.
+const SLOW_END: Duration = Duration::from_secs(3);
+
+/// A process that is to serve.
+pub struct Worker {
+    pid: Pid,
+    /// Readable once the main thread has ended.
+    end: OwnedFd,
+    /// `None` once it is closed.
+    messages: Option<Messages>,
+    /// Since when it is known to be dying.
+    dying_since: Option<Instant>,
+}
+
+/// An end of the socket between a supervisor and a worker.
+pub struct Messages(OwnedFd);
+
+/// What [`Messages::receive`] brings.
+pub struct Message {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// The two sides of [`Supervisor::fork`].
+pub enum Forked {
+    /// This process, which watches the other one.
+    Supervisor(Worker),
+    /// The new process.
+    Worker(Messages),
+}
+
+/// What [`Supervisor::wait`] brings.
+pub enum Event {
+    /// A signal to this process.
+    Signal(Signal),
+    /// The worker with this number has something to tell.
+    Message(usize, Message),
+    /// The main thread of the worker with this number has ended, or it is dying and does not come to its end.
+    Ended(usize),
+    /// The time is over.
+    Timeout,
+}
+
+/// How a worker has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(Signal),
+    /// It was killed, and one of its threads cannot end: it waits in the kernel, or writes a core dump.
+    Hangs,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(out, "with exit code {code}"),
+            Self::Killed(signal) => write!(out, "by {signal}"),
+            Self::Hangs => out.write_str("and hangs"),
+        }
+    }
+}
+
+/// Takes the signals of this process one by one; a worker has them as they were before.
+pub struct Supervisor {
+    signals: SignalFd,
+    before: SigSet,
+    /// How likely the process was to be killed for memory.
+    oom_score: Option<String>,
+}
+
+impl Supervisor {
+    /// From now on, SIGTERM, SIGINT, SIGHUP and [`UPGRADE`] to this process are events, and the kernel kills other processes
+    /// first when memory is short, as far as this one may ask for that.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let mut taken = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, UPGRADE] {
+            taken.add(signal);
+        }
+        let before = taken.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let signals = SignalFd::with_flags(&taken, SfdFlags::SFD_CLOEXEC)?;
+        Ok(Self { signals, before, oom_score: this_process::be_killed_last() })
+    }
+
+    /// Starts a worker, which has all that this process has but its signals.
+    ///
+    /// # Errors
+    /// No process can be made, or other threads are running, which it would not have.
+    pub fn fork(&self) -> io::Result<Forked> {
+        check_single_thread()?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        // SAFETY: the process has one thread (checked above; only this thread could start another), so the
+        // child has no lock held by a thread that is not there.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => match this_process::open_pid(child) {
+                Ok(end) => Ok(Forked::Supervisor(Worker {
+                    pid: child,
+                    end,
+                    messages: Some(Messages(ours)),
+                    dying_since: None,
+                })),
+                // Nobody could watch it.
+                Err(error) => {
+                    let _ = kill(child, Signal::SIGKILL);
+                    let _ = waitpid(child, None);
+                    Err(error)
+                }
+            },
+            ForkResult::Child => {
+                this_process::set_oom_score(self.oom_score.as_deref());
+                // It fails for no mask that this process has had.
+                let _ = self.before.thread_set_mask();
+                Ok(Forked::Worker(Messages(theirs)))
+            }
+        }
+    }
+
+    /// Waits for something to happen, but no longer than `at_most`.
+    ///
+    /// # Errors
+    /// A descriptor broke.
+    pub fn wait(
+        &self,
+        workers: &mut [&mut Worker],
+        at_most: Option<Duration>,
+    ) -> io::Result<Event> {
+        let until = at_most.map(|time| Instant::now() + time);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let is_dying = |worker: &&mut Worker| worker.dying_since.is_some();
+            let pause = if workers.iter().any(is_dying) { LOOK } else { IDLE_LOOK };
+            let look = (!workers.is_empty()).then_some(pause);
+            let timeout = left.into_iter().chain(look).min().map_or(PollTimeout::NONE, |time| {
+                PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            });
+            // What a worker has told comes before its end.
+            let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            let messages = |worker: &Worker| worker.messages.is_some();
+            let telling: Vec<usize> =
+                (0..workers.len()).filter(|&number| messages(workers[number])).collect();
+            for &number in &telling {
+                let messages = workers[number].messages.as_ref();
+                polled.extend(
+                    messages.map(|Messages(fd)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)),
+                );
+            }
+            let ends = workers.iter().map(|worker| worker.end.as_fd());
+            polled.extend(ends.map(|end| PollFd::new(end, PollFlags::POLLIN)));
+            match poll(&mut polled, timeout) {
+                Ok(0) => {
+                    drop(polled);
+                    if let Some(number) = workers.iter_mut().position(|worker| worker.hangs()) {
+                        return Ok(Event::Ended(number));
+                    }
+                    if until.is_some_and(|until| until <= Instant::now()) {
+                        return Ok(Event::Timeout);
+                    }
+                    continue;
+                }
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let ready = polled.iter().map(|polled| polled.any().unwrap_or(false));
+            let ready: Vec<bool> = ready.collect();
+            drop(polled);
+            if ready[0]
+                && let Some(info) = self.signals.read_signal()?
+            {
+                let number = i32::try_from(info.ssi_signo).map_err(io::Error::other)?;
+                return Ok(Event::Signal(Signal::try_from(number)?));
+            }
+            let (told, ended) = ready[1..].split_at(telling.len());
+            if let Some(at) = told.iter().position(|&ready| ready) {
+                let (number, worker) = (telling[at], &mut *workers[telling[at]]);
+                // One that has ended before it took a message breaks the socket.
+                match worker.messages.as_ref().and_then(|messages| messages.receive().ok()?) {
+                    Some(message) => return Ok(Event::Message(number, message)),
+                    None => worker.messages = None,
+                }
+                continue;
+            }
+            if let Some(number) = ended.iter().position(|&ready| ready) {
+                return Ok(Event::Ended(number));
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Its number as a process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub fn send(&self, signal: Signal) {
+        let _ = kill(self.pid, signal);
+    }
+
+    /// The socket to it, unless it has closed its end.
+    #[must_use]
+    pub fn messages(&self) -> Option<&Messages> {
+        self.messages.as_ref()
+    }
+
+    /// After [`Event::Ended`]: how it has ended. Waits a moment for its other threads.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        let since = Instant::now();
+        loop {
+            match self.ended() {
+                Some(ending) => return ending,
+                None if since.elapsed() < ENDING => std::thread::sleep(Duration::from_millis(1)),
+                None => return Ending::Hangs,
+            }
+        }
+    }
+
+    /// Whether it has been dying for a while. The kernel does not tell when the main thread of a process has ended as long
+    /// as another thread waits in it, and all threads of a process that dumps its core wait for that one.
+    fn hangs(&mut self) -> bool {
+        let is_dying = procfs::is_ending(self.pid);
+        let since = self.dying_since.filter(|_| is_dying);
+        self.dying_since = is_dying.then(|| since.unwrap_or_else(Instant::now));
+        since.is_some_and(|since| {
+            let patience = if procfs::is_killed(self.pid) { LOOK / 2 } else { SLOW_END };
+            since.elapsed() >= patience
+        })
+    }
+
+    /// How it has ended, with all threads; `None` while it has not.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ending> {
+        match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, code)) => Some(Ending::Exited(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Ending::Killed(signal)),
+            _ => None,
+        }
+    }
+}
+
+/// Waits for processes that have ended and are none of these `workers`: who is the first process of a container inherits what
+/// they leave.
+pub fn reap_others<'a>(workers: impl Iterator<Item = &'a Worker> + Clone) {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
+        waitid(Id::All, flags)
+        && workers.clone().all(|worker| worker.pid != pid)
+        && waitpid(pid, None).is_ok()
+    {}
+}
+
+/// Whether a message could not be sent since the process at the other end has ended.
+#[must_use]
+pub fn has_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+impl Messages {
+    /// The end of a program that a supervisor has started as a worker; `None` in any other program. Only the first call
+    /// gives it.
+    ///
+    /// # Errors
+    /// The descriptor is not that of a supervisor.
+    pub fn inherited() -> io::Result<Option<Self>> {
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        let text = env::var(VARIABLE).unwrap_or_default();
+        let Some((pid, number)) = text.split_once(':') else { return Ok(None) };
+        let (pid, number) = (pid.parse::<u32>(), number.parse::<RawFd>());
+        let (Ok(pid), Ok(number)) = (pid, number) else { return Ok(None) };
+        if pid != std::process::id() || number <= 2 || IS_TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // SAFETY: only these two calls use it, which fail with EBADF if it is not open.
+        let named = unsafe { BorrowedFd::borrow_raw(number) };
+        if getsockopt(&named, sockopt::SockType)? != SockType::SeqPacket {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        fcntl(named, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        // SAFETY: the supervisor has left this descriptor, which is open, to this program alone, and has said so by
+        // the number of this process; no other owner exists, as this is done once (`IS_TAKEN`).
+        Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(number) })))
+    }
+
+    /// Turns this process into another program, which is called as this one was, and finds this end by
+    /// [`Messages::inherited`]. Gives the reason if that fails.
+    #[must_use]
+    pub fn become_program(self, program: &Path, directory: Option<&Path>) -> io::Error {
+        if let Err(error) = fcntl(&self.0, FcntlArg::F_SETFD(FdFlag::empty())) {
+            return error.into();
+        }
+        let found_by = format!("{VARIABLE}={}:{}", std::process::id(), self.0.as_raw_fd());
+        let others = env::vars_os().filter(|(name, _)| name != VARIABLE);
+        let variables = others.map(|(name, value)| [name, value].join(OsStr::new("=")));
+        let text = |text: OsString| CString::new(text.into_vec());
+        let run = || -> io::Result<Infallible> {
+            let variables: Vec<_> =
+                variables.chain([found_by.into()]).map(text).collect::<Result<_, _>>()?;
+            let arguments: Vec<_> = env::args_os().map(text).collect::<Result<_, _>>()?;
+            if let Some(directory) = directory {
+                env::set_current_dir(directory)?;
+            }
+            // Not by `Command`, for which the C library has a shell run what the kernel does not take for a program.
+            Ok(execve(&text(program.into())?, &arguments, &variables)?)
+        };
+        run().err().unwrap_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// Takes a message, and waits for one; `None`: the other end is closed.
+    ///
+    /// # Errors
+    /// The socket broke.
+    pub fn receive(&self) -> io::Result<Option<Message>> {
+        let mut bytes = vec![0; MAX_MESSAGE_BYTES];
+        let mut space = cmsg_space!([RawFd; MAX_CARRIED]);
+        let (length, descriptors) = {
+            let mut vectors = [IoSliceMut::new(&mut bytes)];
+            let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+            let message = recvmsg::<()>(self.0.as_raw_fd(), &mut vectors, Some(&mut space), flags)?;
+            let mut descriptors = Vec::new();
+            for control in message.cmsgs()? {
+                if let ControlMessageOwned::ScmRights(received) = control {
+                    // SAFETY: the kernel has just made these descriptors for this process, with the message; no
+                    // other owner exists.
+                    let own = |fd: RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
+                    descriptors.extend(received.into_iter().map(own));
+                }
+            }
+            (message.bytes, descriptors)
+        };
+        bytes.truncate(length);
+        Ok((length > 0).then_some(Message { bytes, descriptors }))
+    }
+
+    /// Sends a message to the other end, with duplicates of the descriptors: at most [`MAX_DESCRIPTORS`] and one.
+    ///
+    /// # Errors
+    /// The other end is closed, or the message is too long.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            return Err(io::Error::other("too long a message"));
+        }
+        let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let control = [ControlMessage::ScmRights(&raw)];
+        let control = if raw.is_empty() { &control[..0] } else { &control[..] };
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(bytes)], control, flags, None)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_brings_its_bytes_and_its_descriptors() {
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+                .unwrap();
+        let (ours, theirs) = (Messages(ours), Messages(theirs));
+        theirs.send(b"told", &[std::io::stdin().as_fd(), std::io::stderr().as_fd()]).unwrap();
+        theirs.send(b"again", &[]).unwrap();
+        let message = ours.receive().unwrap().unwrap();
+        assert_eq!((&message.bytes[..], message.descriptors.len()), (&b"told"[..], 2));
+        assert_eq!(ours.receive().unwrap().unwrap().bytes, b"again");
+        ours.send(b"answer", &[]).unwrap();
+        assert_eq!(theirs.receive().unwrap().unwrap().bytes, b"answer");
+        assert!(ours.send(&[0; MAX_MESSAGE_BYTES + 1], &[]).is_err());
+        ours.send(b"unread", &[]).unwrap();
+        drop(theirs);
+        assert!(has_nobody(&ours.send(b"lost", &[]).unwrap_err()));
+        assert!(has_nobody(&ours.send(b"lost", &[]).unwrap_err()));
+        assert!(ours.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_program_that_no_supervisor_has_started_is_no_worker() {
+        assert!(Messages::inherited().unwrap().is_none());
+    }
+}
