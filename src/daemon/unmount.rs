@@ -92,8 +92,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     // What has the next mount in this place has another one.
     let id = MountId::of(mount.number);
-    let elsewhere = Elsewhere::of(&mount);
-    let servers = match manner {
+    let unmounted = match manner {
         Manner::Force => return force(&mount, id).map_err(failed),
         Manner::Lazy => {
             return unless_gone(mounts::unmount(&resolved, true), id).map_err(failed);
@@ -109,12 +108,12 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
                 return Err(patience::unanswered(&resolved, &e));
             }
             _ => {
-                let servers = servers(&mount, id);
-                unmount_unused(&resolved, id).map(|()| servers)
+                let noted = (servers(&mount, id), Elsewhere::of(&mount));
+                unmount_unused(&resolved, id).map(|()| noted)
             }
         },
     };
-    let servers = servers.map_err(|e| match e.kind() {
+    let (servers, elsewhere) = unmounted.map_err(|e| match e.kind() {
         io::ErrorKind::ResourceBusy => failed(io::Error::other(format!("{e}; {}", busy(&mount)))),
         _ => failed(e),
     })?;
