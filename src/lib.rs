@@ -4,7 +4,7 @@
 //!
 //! | room | what it holds |
 //! | --- | --- |
-//! | [`mod@format`] | bytes → samples: one file (or directory) a container format, the registry, errors |
+//! | [`mod@format`] | bytes → samples: one file (or directory) for each container format, the registry, errors |
 //! | [`catalog`] | samples → names: the immutable tree over one or more containers |
 //! | [`io`] | system calls: buffers, positioned reads, guarded mappings, processes, mount table |
 //! | [`store`] | where the bytes of a dataset lie: all its parts, local or elsewhere |
@@ -13,7 +13,7 @@
 //! | [`transport`] | kernel ↔ vfs: `dispatch` and `ops` answer what `devfuse` and `queue` receive |
 //! | `tools` | offline work: read samples as a mount does, verify, sum, extract, convert |
 //! | `daemon` | what runs while a dataset is mounted: serve, reload, settings, logging, metrics |
-//! | [`cli`] | arguments and printing, one file a sub-command |
+//! | [`cli`] | arguments and printing, one file for each sub-command |
 
 pub mod catalog;
 pub mod cli;

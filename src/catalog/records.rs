@@ -1,4 +1,4 @@
-//! Records that are directories by number, `000123/`, with a file a field. Nothing is stored.
+//! Records as numbered directories, `000123/`, with a file for each field. Nothing is stored.
 
 use super::numbered::{self, MAX_NAME_BYTES};
 use super::{Dataset, Emit, Node, ROOT};

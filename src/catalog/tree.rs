@@ -1,4 +1,4 @@
-//! Stored names, packed: 18 bytes an entry and the bytes of its name. No object a name.
+//! Stored names, packed: 18 bytes an entry and the bytes of its name. No name is an object of its own.
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;

@@ -53,7 +53,7 @@ pub(super) struct BenchArgs {
     /// Files in a batch of `loader`
     #[arg(long, value_name = "N", default_value = "32")]
     batch: NonZeroU32,
-    /// Passes in a round: the first, and further ones
+    /// Passes in each round: a first one, and further ones
     #[arg(long, value_name = "N", default_value = "2")]
     epochs: NonZeroU32,
     /// How many times each source is measured
@@ -68,7 +68,7 @@ pub(super) struct BenchArgs {
     /// Drop what the machine has cached before each first pass (root only)
     #[arg(long)]
     cold: bool,
-    /// A mount option for containers, such as transport=devfuse, or endpoint=URL for those in stores; may be given again
+    /// A mount option for containers, such as transport=devfuse, or endpoint=URL for those in stores (can be given several times)
     #[arg(short = 'O', long = "mount-option", value_name = "OPTION")]
     options: Vec<String>,
     /// All figures as JSON

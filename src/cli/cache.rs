@@ -32,10 +32,10 @@ pub(super) struct CacheArgs {
     /// With ls and verify: print one JSON object
     #[arg(long)]
     json: bool,
-    /// All objects that are not pinned; with rm also decoded copies
+    /// All objects; with rm all that are not pinned, and decoded copies
     #[arg(long, conflicts_with = "urls")]
     all: bool,
-    /// With rm: objects and decoded copies that no mount uses, but for pinned ones
+    /// With rm: objects and decoded copies that no mount uses, except pinned ones
     #[arg(long, conflicts_with_all = ["urls", "all"])]
     unused: bool,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", required_unless_present = "offer")]
     shell: Option<ShellName>,
-    /// Print what can stand here, a line each
+    /// Print what can stand here, one per line
     // The scripts call it.
     #[arg(long, hide = true)]
     offer: Option<Offer>,

@@ -44,13 +44,13 @@ pub(super) struct ConvertArgs {
     /// Containers, globs or brace lists of them, or one directory of files; then the output
     #[arg(required = true, value_name = "IN… OUT")]
     paths: Vec<PathBuf>,
-    /// What to write: ffr, zip, tar, tfrecord, mds, syr, beton or directory [default: as the name of OUT ends]
+    /// What to write: ffr, zip, tar, tfrecord, mds, syr, beton or directory [default: by the ending of OUT]
     #[arg(long, value_name = "FORMAT", ignore_case = true, value_parser = targets(), hide_possible_values = true)]
     to: Option<Target>,
     /// Write N outputs of about the same size, up to 1,000,000; `%06d` in OUT is the number, else it stands before the ending
     #[arg(long, value_name = "N", conflicts_with = "shard_size")]
     shards: Option<NonZeroU64>,
-    /// Write outputs of at most so many bytes, such as 1G; files of one key (a.jpg, a.json) stay together
+    /// Write outputs of at most BYTES each, such as 1G; files of one key (a.jpg, a.json) stay together
     #[arg(long, value_name = "BYTES", value_parser = shard_bytes)]
     shard_size: Option<NonZeroU64>,
     /// Threads that read [default: as many as CPUs]

@@ -23,7 +23,7 @@ pub(super) struct LsArgs {
     /// Also print the size of each sample, its offset in the container, and its checksum
     #[arg(short = 'l', long)]
     long: bool,
-    /// Print one JSON object a line: path, size, container, offset, stored length, checksum
+    /// Print one JSON object per line: path, size, container, offset, stored length, checksum
     #[arg(long, conflicts_with = "long")]
     json: bool,
     /// Also list what is in the directories, with paths

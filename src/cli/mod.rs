@@ -1,4 +1,4 @@
-//! The command line: one file a sub-command. Errors become one line on stderr and an exit code.
+//! The command line: one file for each sub-command. Errors become one line on stderr and an exit code.
 //!
 //! Imports from all rooms; no room imports from it.
 

@@ -76,11 +76,11 @@ pub(super) fn with_short_help(mount: clap::Command) -> clap::Command {
 pub(super) struct MountArgs {
     /// Containers of any known format, or directories, globs or brace lists of them, shown as one dataset
     /// (--layout); then the mount point: a directory, or /dev/fd/N, an open /dev/fuse that the caller has mounted.
-    /// Of one container alone the mount point is made here, named as the container, and removed after the mount
+    /// If one container is all that is given, the mount point is made here, named after it, and removed after the mount
     #[arg(required_unless_present = "config", value_name = "SOURCE… MOUNTPOINT")]
     paths: Vec<PathBuf>,
 
-    /// Read sources, mount point and options from FILE, one NAME = VALUE a line; SIGHUP reads it again
+    /// Read sources, mount point and options from FILE, one NAME = VALUE per line; SIGHUP reads it again
     // Its lines are expanded before clap sees them, and stand before it.
     #[arg(long, value_name = "FILE", conflicts_with = "paths")]
     config: Option<PathBuf>,
@@ -144,7 +144,7 @@ struct Settings {
     /// How containers are read
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: IoChoice,
-    /// Threads that serve requests [default: one a CPU]
+    /// Threads that serve requests [default: as many as CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
@@ -155,7 +155,7 @@ struct Settings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The daemon")]
 struct DaemonArgs {
-    /// Start another daemon when one dies, up to so often in a minute; 0: never (docs/mount.md says what readers see) [default: 5]
+    /// Start another daemon when one dies, at most N times in a minute; 0: never (docs/mount.md says what readers see) [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     restarts: Option<u16>,
     /// Whether the daemon is confined to the files, ports and system calls that it needs (docs/security.md)

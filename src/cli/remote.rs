@@ -30,7 +30,7 @@ pub(super) struct RemoteArgs {
     /// LoadCredential= gives [default: as those programs find theirs]
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// A file with further headers of HTTP requests, one `Name: value` a line
+    /// A file with further headers of HTTP requests, one `Name: value` per line
     #[arg(long, value_name = "FILE")]
     header: Option<PathBuf>,
     /// Name the bucket in the path of requests, not in the host name (always so with --endpoint)
@@ -42,7 +42,7 @@ pub(super) struct RemoteArgs {
     /// Whether a request that takes unusually long is sent a second time
     #[arg(long, value_name = "yes|no")]
     hedge: Option<Hedge>,
-    /// At most so many requests at a time [default: 256]
+    /// Send at most N requests at a time [default: 256]
     #[arg(long, alias = "max_in_flight", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_in_flight: Option<u16>,

@@ -16,7 +16,7 @@ pub(super) struct LiveSettingsArgs {
     /// Memory for everything: requests, reads, caches [default: 5% of the host's memory, at most 512M]
     #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
     memory: Option<memory::Limit>,
-    /// Memory of it for the caches: samples and blocks that were read ahead [default: the rest]
+    /// The part of it for the caches: samples and blocks that were read ahead [default: the rest]
     #[arg(long, alias = "cache_size", value_name = "SIZE", value_parser = memory::size)]
     cache_size: Option<u64>,
     /// How much the log says [default: info]

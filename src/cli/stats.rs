@@ -19,10 +19,10 @@ use std::time::Duration;
 /// Print what a mount has done
 #[derive(Debug, Args)]
 pub(super) struct StatsArgs {
-    /// Where the dataset is mounted [default: all mounts, a line each, as `ffrfs list`]
+    /// Where the dataset is mounted [default: all mounts, one per line, as `ffrfs list`]
     #[arg(value_name = "MOUNTPOINT")]
     target: Option<PathBuf>,
-    /// Print one JSON object; with --watch one a line
+    /// Print one JSON object; with --watch one per line
     #[arg(long)]
     json: bool,
     /// Print a line every SECONDS, with what was done since the line before
@@ -182,7 +182,7 @@ fn cache(stats: &MountStats) -> String {
 fn prefetch(stats: &MountStats) -> String {
     let figures = &stats.prefetch;
     format!(
-        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), predicted: {}, {} fetched",
+        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), foreseen: {}, {} fetched",
         share(figures.efficiency()),
         count(figures.announced),
         count(figures.waiting),

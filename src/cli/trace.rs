@@ -58,7 +58,7 @@ pub(super) struct TraceArgs {
     /// Show only paths that match, such as 'cat/*.jpg' (a * also matches slashes)
     #[arg(long, value_name = "GLOB")]
     path: Option<glob::Pattern>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -7,13 +7,13 @@ use crate::failure::{Exit, Failure};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Unmount
+/// Unmount datasets
 #[derive(Debug, Args)]
 pub(super) struct UmountArgs {
     /// Detach now; open files can be read until they are closed
     #[arg(short = 'z', long)]
     lazy: bool,
-    /// End it by force: open files are lost, and all who wait for the daemon get an error
+    /// End the mount by force: open files are lost, and all who wait for the daemon get an error
     #[arg(short = 'f', long, conflicts_with_all = ["lazy", "dead"])]
     force: bool,
     /// Unmount only where the daemon is dead; it is no error if there is no such mount

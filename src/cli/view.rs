@@ -90,7 +90,7 @@ pub(super) enum Layout {
     /// As one tree; numbers go on from one container to the next
     #[default]
     Merge,
-    /// A directory for each, named as its file
+    /// A directory for each, named after its file
     Shards,
 }
 

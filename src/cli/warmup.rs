@@ -20,7 +20,7 @@ pub(super) struct WarmupArgs {
     /// Where the dataset is mounted
     #[arg(value_name = "MOUNTPOINT")]
     target: PathBuf,
-    /// Only these, in this order: a file with a sample number or a path a line; - is standard input
+    /// Only the samples in this file, in its order: a number or a path per line; - is standard input
     #[arg(short = 'f', long = "list", value_name = "LIST")]
     list: Option<PathBuf>,
     /// Return at once; the mount goes on fetching

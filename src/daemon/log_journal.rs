@@ -1,4 +1,4 @@
-//! What goes to journald as it goes elsewhere: errors of the system end without their numbers.
+//! Messages to journald, with errors of the system as all other logs have them: without their numbers (`os error 5`).
 //!
 //! Other sinks write lines, which are changed as text; journald's takes the fields of an event. Imports nothing of this
 //! directory.

@@ -1,4 +1,4 @@
-//! The ending that the file of a value has whose container says nothing of its kind: by the value itself.
+//! The ending of a value's file, by the value itself, where its container does not say of what kind it is.
 //!
 //! Imports only `magic`.
 

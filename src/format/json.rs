@@ -1,4 +1,4 @@
-//! Text in JSON, and what is to be text and is not.
+//! Text in JSON, also bytes that should be text and are not UTF-8.
 //!
 //! Imports nothing.
 

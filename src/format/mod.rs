@@ -1,6 +1,6 @@
 //! Bytes → samples: what lies where in a container, and how it is checked.
 //!
-//! One file (or directory) a format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports nothing
+//! One file (or directory) for each format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports nothing
 //! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is one module
 //! (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools and `--format` know it by that. What it
 //! takes:

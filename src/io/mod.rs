@@ -1,4 +1,5 @@
-//! System calls: page-aligned buffers, positioned reads, guarded mappings, processes, the mount table.
+//! System calls: page-aligned buffers (`memory`), positioned reads and guarded mappings (`files`), the `ring`, processes
+//! (`process`), the mount table (`mount`), and what confines a daemon (`confine`).
 //!
 //! Imports only from [`crate::format`]. The only room with `unsafe`; each block names its invariant and
 //! who upholds it, and nothing unsafe is needed by callers.

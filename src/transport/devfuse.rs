@@ -1,4 +1,4 @@
-//! Requests from /dev/fuse, read by a thread a CPU. Reads that must wait do so on threads of their own.
+//! Requests from /dev/fuse, read by a thread for each CPU. Reads that must wait do so on threads of their own.
 
 use super::connection::{ANSWER_HEADER_BYTES, Device, HEADER_BYTES};
 use super::dispatch::{self, Exchange};

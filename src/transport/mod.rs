@@ -1,7 +1,7 @@
 //! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
 //!
 //! `dispatch` decodes requests, has `ops` answer them, and encodes the answers. They come over /dev/fuse
-//! (`connection`, `devfuse`), a thread a CPU, or by FUSE-over-io_uring (`uring`, `queue`), a queue a CPU; `support`
+//! (`connection`, `devfuse`), with a thread for each CPU, or by FUSE-over-io_uring (`uring`, `queue`), with a queue for each; `support`
 //! says what keeps a host from that. Threads that serve no request fetch (`prefetch`) and decode (`decode`) ahead. `interrupts` ends reads whose reader is killed. [`Mounted`] is a mount with its
 //! transport, whichever it is.
 //!

@@ -1,4 +1,5 @@
-//! A panic that a test asks for, of a thread that reads the source, or an error of all that take requests. Only debug builds have it.
+//! Failures that a test asks for: a panic of a thread that reads the source, or an error of all threads that take requests. Only
+//! debug builds have them.
 
 use std::env;
 use std::io;

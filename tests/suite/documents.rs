@@ -144,6 +144,14 @@ fn the_readme_takes_two_minutes_and_the_index_names_every_document() {
     }
 }
 
+#[test]
+fn the_page_on_systemd_says_after_how_many_failures_the_unit_gives_up() {
+    let unit = fs::read_to_string(root().join("systemd/ffrfs@.service")).unwrap();
+    let most = unit.lines().find_map(|line| line.strip_prefix("StartLimitBurst=")).unwrap();
+    let page = fs::read_to_string(root().join("docs/systemd.md")).unwrap();
+    assert!(page.contains(&format!("After {most} failures")), "StartLimitBurst={most}");
+}
+
 /// The command lines of ffrfs in a text: the sub-command, and what stands behind it.
 fn command_lines(text: &str) -> Vec<(&str, Vec<&str>)> {
     let (prose, code) = lines(text);

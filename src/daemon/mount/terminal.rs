@@ -1,4 +1,4 @@
-//! What who mounts hears of the daemon: that it died at its start, and where its messages go. Imports the log.
+//! What the user who mounts is told of the daemon: that it died at its start, and where its messages go. Imports the log.
 
 use crate::daemon::logging::{self, Destination};
 use crate::failure::say;

@@ -1,5 +1,5 @@
-//! A process that stays outside of the confinement, to unmount: Landlock forbids that to all who are confined, and who is not
-//! root must start fusermount3 for it. It has nothing but a socket to the daemon, and ends with it.
+//! A process that stays outside of the confinement, to unmount: Landlock forbids that to all who are confined, and users other
+//! than root need fusermount3 for it. It has nothing but a socket to the daemon, and ends with it.
 
 use crate::io::mount::mount_id::Made;
 use crate::io::mount::mounts;

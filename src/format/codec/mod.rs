@@ -1,4 +1,4 @@
-//! Compressed bytes → bytes: one file a codec, all of them whole at once ([`decode`]) and step by step
+//! Compressed bytes → bytes: one file for each codec, which decodes all at once ([`decode`]) and step by step
 //! ([`decoder`]). No memory is taken because the input claims to need it, beyond [`MAX_WINDOW_BYTES`].
 
 mod bzip2;

@@ -1,5 +1,5 @@
 //! Decoding from one checkpoint to the next. For deflate, libdeflate does it: two to three times as fast
-//! as the decoder that can stop and go on, but it knows neither windows nor bits to begin with. So the part
+//! as the decoder that can stop and go on, but it cannot begin with a window, or within a byte. So the part
 //! is made a stream of its own: a stored block that is the window, empty blocks of as many bits as bring
 //! the first bit to where it was in its byte, the part's own blocks, and an empty last block.
 

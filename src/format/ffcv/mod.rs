@@ -5,7 +5,7 @@
 //! fields × description | samples × metadata record | pages | table of u64 sample, u64 ptr, u64 size
 //! ```
 //!
-//! A sample is a directory of one file a field. Numbers stand in the metadata record itself, all else in pages,
+//! A sample is a directory of a file for each field. Numbers stand in the metadata record itself, all else in pages,
 //! where the record's pointer leads; how long an image is, only the table knows. There is no checksum.
 
 mod fields;

@@ -1,4 +1,4 @@
-//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF and zstd. Of all others the chunks cannot be decoded.
+//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values

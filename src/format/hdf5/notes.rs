@@ -1,4 +1,4 @@
-//! What is said of a file: some texts, and how many more there would be. A path can be long, and a file can be wrong everywhere.
+//! The warnings about a file: the first ones, and how many more there were. A path can be long, and a file wrong everywhere.
 
 use crate::format::{PartName, counted};
 

@@ -1,4 +1,4 @@
-//! Where each value of a page is, without what it is.
+//! Where each value of a page lies, without the value itself.
 //!
 //! Imports values of this directory, and endings of this room.
 

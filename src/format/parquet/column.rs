@@ -1,4 +1,4 @@
-//! The values of a chunk of a leaf, page by page: where each is, without what it is.
+//! The values of a chunk of a leaf, page by page: where each lies, without the value itself.
 //!
 //! Imports cells, the budget, pages, values, units and the schema; the windows of scans of this room.
 

@@ -1,4 +1,4 @@
-//! What formats of records share that are found by one pass (TFRecord, RecordIO, MDS): a row a file, the names of the
+//! What formats share whose records are found by one pass (TFRecord, RecordIO, MDS): a row for each file, the names of the
 //! files of each record, what their passes have in common, and the open container.
 //!
 //! A record is a directory of files, or one file. Where all records have the same files, names are stored once

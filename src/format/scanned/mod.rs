@@ -1,4 +1,4 @@
-//! What formats share whose containers must be read whole to know their samples: one pass over the container
+//! What formats share that must read a container whole to find its samples: one pass over the container
 //! ([`Scanner`]), an index of what it finds (`Index`, made by a `Builder`), and the index in a file, so
 //! that it is mapped the next time.
 //!

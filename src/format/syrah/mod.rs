@@ -5,7 +5,7 @@
 //! metadata: key → {"offset": i64[N], "size": i64[N], "dtype": string}                    little-endian
 //! ```
 //!
-//! An item is a directory of one array a key. Arrays have no shape, and there is no checksum.
+//! An item is a directory with an array for each key. Arrays have no shape, and there is no checksum.
 
 mod bson;
 mod writer;

@@ -1,4 +1,4 @@
-//! A record that is a `tf.Example` or a `tf.SequenceExample` → its files. Anything else is none.
+//! A record that is a `tf.Example` or a `tf.SequenceExample` → its files. Any other record has none.
 //!
 //! ```text
 //! Example { Features 1 }    SequenceExample { Features context 1, FeatureLists 2 }

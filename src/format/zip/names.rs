@@ -1,4 +1,4 @@
-//! In what character set the names are that do not say so.
+//! The character set of names that do not say theirs.
 //!
 //! Names with the UTF-8 flag or a valid Unicode field, and names that are valid UTF-8 anyway, are taken as they
 //! are. For the others one character set is guessed from all of them together, unless the user names one; cp437 if

@@ -2,8 +2,8 @@
 //! ours.
 //!
 //! A read first counts itself, then looks whether its bytes are present. Before a hole is punched, the bytes are marked
-//! absent, and then all reads that were counted before are waited for. The counters are those of the process: what one
-//! more file costs a read is nothing, and what it costs a punch is a wait for reads of other files.
+//! absent, and then all reads that were counted before are waited for. All files of the process share the counters, so
+//! that a read costs the same with many files, and a punch waits for reads of other files, too.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

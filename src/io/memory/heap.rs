@@ -1,5 +1,5 @@
-//! The heap of the C library, and address space that is left to it where that is limited (`ulimit -v`): a small allocation
-//! that fails ends the process without a word, and what is large can do without.
+//! The heap of the C library. Where the address space is limited (`ulimit -v`), large buffers leave some of it to the heap,
+//! since they can do without, and a small allocation that fails ends the process without a word.
 
 use memmap2::MmapMut;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};

@@ -2,7 +2,7 @@
 //!
 //! | form | what is written | how it is known |
 //! | --- | --- | --- |
-//! | text | a sample number (digits alone) or a path a line; `\r\n` too; empty lines mean nothing | the first write has no zero byte |
+//! | text | a sample number (digits alone) or a path per line; `\r\n` too; empty lines mean nothing | the first write has no zero byte |
 //! | raw | sample numbers as little-endian u64 | the first write has one, as every number below 2^56 |
 
 use super::Errno;

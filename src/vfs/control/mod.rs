@@ -1,7 +1,7 @@
 //! The control directory `/.ffrfs`: reachable, and not listed in the root.
 //!
-//! Its files change, and with `open` never sent nothing can be said per open. So each LOOKUP makes a new
-//! inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
+//! Its files change, but the kernel never sends `open`, so that no answer can differ from one open to the next. So each
+//! LOOKUP makes a new inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
 //! writer with a state of its own, and `settings` takes what is to be changed; all else refuses to be
 //! written. Where the kernel lets nothing be written, an ioctl does the same.
 

@@ -74,7 +74,7 @@ impl Control {
         let PrefetchFigures { waiting, in_flight, .. } = self.prefetch.figures();
         let mut text = format!(
             "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
-             mount, one a line; or sample numbers as raw little-endian u64.\n\
+             mount, one per line; or sample numbers as raw little-endian u64.\n\
              waiting: {waiting}\n\
              in flight: {in_flight}"
         );

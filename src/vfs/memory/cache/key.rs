@@ -1,4 +1,4 @@
-//! What cache entries and in-flight reads are of.
+//! The keys of cache entries and in-flight reads.
 
 use std::hash::{Hash, Hasher};
 
