@@ -3,7 +3,7 @@
 
 use super::remote::refusal;
 use super::wrong_usage::suggested;
-use crate::daemon::mount::name_in;
+use crate::daemon::mount::{name_in, name_of_all};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
 use clap::{Arg, CommandFactory};
@@ -27,7 +27,7 @@ pub(super) fn name_words(failure: Failure, words: &[&OsStr]) -> Failure {
     };
     let sources: Vec<PartName> = sources.iter().map(|&name| name.to_owned().into()).collect();
     let first = sources.first().map(ToString::to_string).unwrap_or_default();
-    name_in(failure, &first, &sources, Path::new(target))
+    name_in(failure, &name_of_all(first, sources.len()), &sources, Path::new(target))
 }
 
 /// The arguments that are neither options nor their values; none if that cannot be told.
@@ -97,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(said(args), "/a.zip on /m: wrong", "{args:?}");
         }
-        assert_eq!(said(&["/a.zip", "/b.zip", "/m", "--uid=x"]), "/m: wrong");
+        assert_eq!(said(&["/a.zip", "/b.zip", "/m", "--uid=x"]), "/a.zip and 1 more on /m: wrong");
     }
 
     #[test]

@@ -223,12 +223,8 @@ impl Mounted {
     ) -> Result<Self, MountError> {
         let Connection { devices, negotiation, made } = connection;
         let invalidator = Arc::new(Invalidator::default());
-        let ops = Ops::new(
-            Arc::clone(vfs),
-            Arc::clone(&negotiation),
-            Arc::clone(&invalidator),
-            options.xattrs,
-        );
+        let ops =
+            Ops::new(Arc::clone(vfs), Arc::clone(&negotiation), Arc::clone(&invalidator), options);
         let failed = |error: io::Error| refused(target, error);
         let none = || failed(io::ErrorKind::NotConnected.into());
         let device = Arc::clone(devices.last().ok_or_else(none)?);

@@ -3,10 +3,12 @@
 
 use super::invalidate::Invalidator;
 use super::negotiation::Negotiation;
+use super::options::MountOptions;
 use super::wire::{ABSENT, fopen, op, valid};
 use crate::io::ControlRequest;
 use crate::vfs::{Attr, Errno, FOREVER, Listed, Lookup, Operation, Totals, Traced, Vfs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Answers requests.
@@ -15,6 +17,8 @@ pub(super) struct Ops {
     negotiation: Arc<Negotiation>,
     invalidator: Arc<Invalidator>,
     has_xattrs: bool,
+    /// How many more closes of samples the kernel is to tell of.
+    told_closes: AtomicU32,
 }
 
 /// Who sent a request, and when it came.
@@ -39,14 +43,20 @@ pub(super) enum Value {
 /// The answer to a request that the kernel need not send again.
 const ENOSYS: Errno = Errno(libc::ENOSYS);
 
+/// The kernel tells of the closes of all files or of none, and asks at each some 10 µs. So many of samples are worth it that
+/// who writes announcements hears of a last line that is wrong.
+const TOLD_CLOSES: u32 = 10_000;
+
 impl Ops {
     pub(super) fn new(
         vfs: Arc<Vfs>,
         negotiation: Arc<Negotiation>,
         invalidator: Arc<Invalidator>,
-        has_xattrs: bool,
+        options: &MountOptions,
     ) -> Self {
-        Self { vfs, negotiation, invalidator, has_xattrs }
+        // Of a read-only mount nobody writes to the file of announcements.
+        let told_closes = AtomicU32::new(if options.read_only { 0 } else { TOLD_CLOSES });
+        Self { vfs, negotiation, invalidator, has_xattrs: options.xattrs, told_closes }
     }
 
     /// The file system that requests ask about.
@@ -247,14 +257,16 @@ impl Ops {
         self.count(caller, Operation::Other, ino, taken)
     }
 
-    /// FLUSH, at a close. Of a sample it is answered ENOSYS, after which the kernel sends it for no file any more: no request
-    /// at each close. Before that, who closes the file of announcements hears of a last line that is wrong.
+    /// FLUSH, at a close: who closes the file of announcements hears of a last line that is wrong. Once it is answered ENOSYS, the
+    /// kernel sends it for no file any more, so that no close costs a request.
     pub(super) fn flush(&self, caller: Caller, ino: u64) -> Result<(), Errno> {
         if self.vfs.is_control(ino) {
             return self.count(caller, Operation::Flush, ino, self.vfs.flush(ino));
         }
         let _ = self.count(caller, Operation::Flush, ino, Ok(()));
-        Err(ENOSYS)
+        let one_less = |left: u32| left.checked_sub(1);
+        let told = self.told_closes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        told.map(drop).map_err(|_| ENOSYS)
     }
 
     /// FSYNC, FSYNCDIR: nothing is ever dirty. ACCESS: the kernel checks permissions itself

@@ -130,6 +130,8 @@ fn a_last_line_without_newline_that_can_name_nothing_is_an_error() {
 fn a_last_line_that_could_have_become_a_name_is_an_error_at_close() {
     for_each_transport(|transport| {
         let mount = mount(transport);
+        // What was looked at before does not change that.
+        mount.read("train/cat/001.jpg").unwrap();
         for (parts, errno) in [
             ([&b"1\n"[..], b"train/cat/00"], libc::ENOENT),
             ([b"", b"train"], libc::EISDIR),
@@ -147,6 +149,22 @@ fn a_last_line_that_could_have_become_a_name_is_an_error_at_close() {
         fs::write(&order, "train/cat/001.jp").unwrap();
         let outcome = run(Command::new("cp").arg(&order).arg(mount.path(".ffrfs/prefetch")));
         assert_ne!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn of_ten_thousand_files_that_are_closed_the_kernel_tells_and_of_no_more() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(100, 3), &["rw"]);
+        let closes = || mount.requests()["flush"];
+        for number in (0..100).cycle().take(10_000) {
+            mount.read(format!("{number:06}")).unwrap();
+        }
+        assert_eq!(closes(), 10_000);
+        for _ in 0..100 {
+            mount.read("000000").unwrap();
+        }
+        assert_eq!(closes(), 10_001);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{
     FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport, have, run,
-    samples, temp_dir,
+    samples, temp_dir, undisturbed,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,23 +29,25 @@ fn warmup_announces_every_sample_and_makes_the_kernel_know_its_file() {
     for_each_transport(|transport| {
         let samples = samples(2500, 20);
         for options in [&[][..], &["fanout=100"], &["readdirplus=no"], &["control=rw"]] {
-            let mount = Mount::with_samples(transport, &samples, options);
-            let outcome = warmup(&mount, NOTHING).ok();
-            assert_eq!(outcome.stderr, "2500 samples are being fetched\n");
-            assert_eq!(announced(&mount), 2500);
-            let before = mount.requests();
-            for sample in (0..2500).step_by(7) {
-                let directory = if options == ["fanout=100"] {
-                    format!("{:03}/", sample / 100)
-                } else {
-                    String::new()
-                };
-                fs::metadata(mount.path(format!("{directory}{sample:06}"))).unwrap();
-            }
-            let after = mount.requests();
-            for kind in ["lookup", "getattr"] {
-                assert_eq!(before[kind], after[kind], "{options:?}");
-            }
+            undisturbed(|| {
+                let mount = Mount::with_samples(transport, &samples, options);
+                let outcome = warmup(&mount, NOTHING).ok();
+                assert_eq!(outcome.stderr, "2500 samples are being fetched\n");
+                assert_eq!(announced(&mount), 2500);
+                let before = mount.requests();
+                for sample in (0..2500).step_by(7) {
+                    let directory = if options == ["fanout=100"] {
+                        format!("{:03}/", sample / 100)
+                    } else {
+                        String::new()
+                    };
+                    fs::metadata(mount.path(format!("{directory}{sample:06}"))).unwrap();
+                }
+                let after = mount.requests();
+                for kind in ["lookup", "getattr"] {
+                    assert_eq!(before[kind], after[kind], "{options:?}");
+                }
+            });
         }
     });
 }

@@ -22,7 +22,7 @@ mod terminal;
 mod told;
 mod worker;
 
-pub(crate) use place::name_in;
+pub(crate) use place::{name_in, name_of_all};
 pub(crate) use request::{Caller, MountRequest, MountSettings};
 pub(crate) use start::{check, start};
 pub(crate) use terminal::Died;

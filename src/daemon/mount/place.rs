@@ -17,6 +17,14 @@ pub(crate) fn name_in(
     known_in(failure, name, &names, sources.len(), target)
 }
 
+/// What so many sources are called, of which this is the first.
+pub(crate) fn name_of_all(first: String, sources: usize) -> String {
+    match sources {
+        0 | 1 => first,
+        more => format!("{first} and {} more", more - 1),
+    }
+}
+
 /// Whether a mount does not answer: a source in it must not be looked at once more.
 pub(super) fn is_of_silence(failure: &Failure) -> bool {
     failure.to_string().contains("has not answered for")
@@ -46,7 +54,7 @@ pub(super) fn known_in(
         // The mount point stands in it already, and would be read twice.
         (false, true) if sources > 1 => failure.context(name),
         // Of several sources the message names the one that is meant.
-        _ if sources > 1 => failure.context(target),
+        (true, false) if sources > 1 => failure.context(target),
         _ => {
             let rest = names.iter().chain([&&*target]).find_map(|name| behind(&said, name));
             let rest = rest.map(str::to_owned);
@@ -193,5 +201,9 @@ mod tests {
         assert_eq!(named("/d/b.zip: torn"), "/d/a: /d/b.zip: torn");
         assert_eq!(named("/d/a: busy"), "/d/a.zip and 1 more: /d/a: busy");
         assert_eq!(named("/d/a: /d/b.zip: torn"), "/d/a: /d/b.zip: torn");
+        // Or none, if it is about all of them.
+        assert_eq!(named("no memory"), "/d/a.zip and 1 more on /d/a: no memory");
+        let missing = named("mount point /d/a: missing");
+        assert_eq!(missing, "/d/a.zip and 1 more: mount point /d/a: missing");
     }
 }

@@ -273,9 +273,5 @@ fn name_of(sources: &[PartName]) -> String {
         Some(PartName::Url(url)) => url.split('?').next().unwrap_or_default().into(),
         None => PathBuf::new(),
     };
-    let first = first.to_string_lossy().replace(['\n', '\0'], "?");
-    match sources.len() {
-        0 | 1 => first,
-        more => format!("{first} and {} more", more - 1),
-    }
+    place::name_of_all(first.to_string_lossy().replace(['\n', '\0'], "?"), sources.len())
 }

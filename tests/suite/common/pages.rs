@@ -1,10 +1,13 @@
 //! Which pages of a file the kernel holds. It may evict a page whenever it likes, also right after it was filled
 //! and with much free memory: some machines page out what nobody has used for a while (DAMON).
 
+use super::skip_forced;
 use memmap2::Mmap;
 use nix::unistd::{SysconfVar, sysconf};
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 /// A file that the kernel does not forget, whoever drops caches meanwhile.
@@ -25,6 +28,28 @@ impl Held {
         pages.lock().expect("lock its pages");
         Self { _file: file, _pages: pages }
     }
+}
+
+/// A test whose findings hold only as long as nobody has the host drop its caches (`/proc/sys/vm/drop_caches`), after which
+/// the kernel asks for what it knew: one that fails while somebody did is made again. A failure without that is one.
+#[track_caller]
+pub(crate) fn undisturbed(test: impl Fn()) {
+    const TIMES: usize = 20;
+    for _ in 0..TIMES {
+        let before = caches_dropped();
+        let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+        if caches_dropped() == before {
+            resume_unwind(failure);
+        }
+        let _ = writeln!(io::stderr(), "the host has dropped its caches meanwhile: once more");
+    }
+    skip_forced(&format!("the host has dropped its caches in each of {TIMES} tries"));
+}
+
+/// How often the host was told to drop its caches.
+fn caches_dropped() -> Vec<String> {
+    let counts = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    counts.lines().filter(|line| line.starts_with("drop_")).map(str::to_owned).collect()
 }
 
 /// The same number on every architecture; the libc crate does not know it yet.

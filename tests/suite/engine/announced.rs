@@ -3,7 +3,7 @@
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
 use crate::common::{
     FFRFS, Mount, Transport, assert_errno, evicted_pages, flip_byte, for_each_transport, offsets,
-    run, wait_until,
+    run, undisturbed, wait_until,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -131,22 +131,24 @@ fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
     for samples in [small(3000), middling(300)] {
         let data = Data::new(samples, 2);
         for_each_transport(|transport| {
-            let mount = mount(&data, transport, &[]);
-            assert_eq!(warmup(&mount).ok().code, 0);
-            let stored = figure(&mount, "prefetch.stored_bytes");
-            assert_eq!(stored, data.bytes(), "{}", mount.stats()["prefetch"]);
-            let before = mount.requests();
-            let order = data.shuffled(2);
-            let read = |order: &[usize]| {
-                read_warm(&mount, order.iter().map(|&i| (name(i), data.samples[i])))
-            };
-            let (first, second) = order.split_at(order.len() / 2);
-            let evicted = std::thread::scope(|scope| {
-                let other = scope.spawn(|| read(first));
-                read(second) + other.join().unwrap()
+            undisturbed(|| {
+                let mount = mount(&data, transport, &[]);
+                assert_eq!(warmup(&mount).ok().code, 0);
+                let stored = figure(&mount, "prefetch.stored_bytes");
+                assert_eq!(stored, data.bytes(), "{}", mount.stats()["prefetch"]);
+                let before = mount.requests();
+                let order = data.shuffled(2);
+                let read = |order: &[usize]| {
+                    read_warm(&mount, order.iter().map(|&i| (name(i), data.samples[i])))
+                };
+                let (first, second) = order.split_at(order.len() / 2);
+                let evicted = std::thread::scope(|scope| {
+                    let other = scope.spawn(|| read(first));
+                    read(second) + other.join().unwrap()
+                });
+                assert_not_asked(&before, &mount.requests(), evicted);
+                assert_at_rest(&mount);
             });
-            assert_not_asked(&before, &mount.requests(), evicted);
-            assert_at_rest(&mount);
         });
     }
 }
@@ -155,13 +157,15 @@ fn after_a_warmup_an_epoch_sends_no_lookup_and_no_read() {
 fn a_warmup_of_a_directory_of_directories_leaves_nothing_to_ask_either() {
     let data = Data::new(small(2000), 1);
     for_each_transport(|transport| {
-        let mount = mount(&data, transport, &["fanout=100"]);
-        warmup(&mount).ok();
-        let before = mount.requests();
-        let path = |number| format!("{:03}/{}", number / 100, name(number));
-        let samples = data.samples.iter().enumerate().map(|(i, bytes)| (path(i), *bytes));
-        let evicted = read_warm(&mount, samples);
-        assert_not_asked(&before, &mount.requests(), evicted);
+        undisturbed(|| {
+            let mount = mount(&data, transport, &["fanout=100"]);
+            warmup(&mount).ok();
+            let before = mount.requests();
+            let path = |number| format!("{:03}/{}", number / 100, name(number));
+            let samples = data.samples.iter().enumerate().map(|(i, bytes)| (path(i), *bytes));
+            let evicted = read_warm(&mount, samples);
+            assert_not_asked(&before, &mount.requests(), evicted);
+        });
     });
 }
 
