@@ -4,10 +4,11 @@
 //! rows as they are, so that a file's bytes are a range of it. Else each chunk is one, and a file's bytes are runs in
 //! several. Chunks that were never written hold the fill value: holes, if that is 0.
 //!
-//! Imports datasets, the table of chunks, and filters.
+//! Imports datasets, the table of chunks, filters, and the texts within elements.
 
 use super::dataset::Dataset;
 use super::filter::{self, Filter};
+use super::padded::Texts;
 use super::table::{Chunk, grid};
 use crate::format::Fault;
 use crate::format::stream::{Interval, MAX_INTERVAL_BYTES, Order};
@@ -41,6 +42,10 @@ pub(super) struct Chunked {
     /// From the first chunk to the last, in the file.
     all_stored: Range<u64>,
     is_banded: bool,
+    /// What NULs are put behind.
+    texts: Texts,
+    /// Its chunks are parts of what lies in one piece: the last one may be shorter.
+    is_contiguous: bool,
     /// The number of its first interval in the file, and where that begins in all that is decoded.
     pub(super) first: u64,
     pub(super) base: u64,
@@ -82,11 +87,24 @@ impl Chunked {
             all_stored: extent(&table),
             table,
             is_banded: false,
+            texts: Texts::default(),
+            is_contiguous: false,
             first: 0,
             base: 0,
         };
         chunked.is_banded = chunked.may_be_banded();
         chunked
+    }
+
+    /// The same, with NULs behind texts within its elements.
+    pub(super) fn trimmed(mut self, texts: Texts, is_contiguous: bool) -> Self {
+        texts.trim(&mut self.fill, self.element);
+        if is_contiguous {
+            // Nothing that is filtered lies in one piece.
+            self.filters.clear();
+        }
+        (self.texts, self.is_contiguous) = (texts, is_contiguous);
+        self
     }
 
     /// Bytes of all elements.
@@ -242,6 +260,10 @@ impl Chunked {
     }
 
     fn decode_chunk<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
+        if self.is_contiguous || !self.texts.is_empty() {
+            let mut out = vec![0; size(self.chunk_bytes)];
+            return self.decode_whole(chunk, stored, &mut out).map(|()| Cow::Owned(out));
+        }
         chunk.check()?;
         filter::decode(&self.filters, chunk.mask, stored, size(self.chunk_bytes))
             .map_err(|fault| fault.within(&chunk.place()))
@@ -250,8 +272,16 @@ impl Chunked {
     /// Decodes a chunk whose elements are those of an interval.
     fn decode_whole(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         chunk.check()?;
-        filter::decode_to(&self.filters, chunk.mask, stored, out)
-            .map_err(|fault| fault.within(&chunk.place()))
+        match self.is_contiguous {
+            true if stored.len() != chunk.bytes as usize => {
+                return Err(format!("{} has other bytes than it should", chunk.place()).into());
+            }
+            true => out.iter_mut().zip(stored).for_each(|(to, from)| *to = *from),
+            false => filter::decode_to(&self.filters, chunk.mask, stored, out)
+                .map_err(|fault| fault.within(&chunk.place()))?,
+        }
+        self.texts.trim(out, self.element);
+        Ok(())
     }
 
     fn fill(&self, out: &mut [u8]) {

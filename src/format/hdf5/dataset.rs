@@ -14,6 +14,9 @@ use crate::format::counted;
 /// A dimension that may grow without bound.
 pub(super) const UNLIMITED: u64 = u64::MAX;
 
+/// When the fill value is written: never.
+const FILL_TIME_NEVER: u8 = 1;
+
 /// Why a dataset cannot be shown.
 #[derive(Debug)]
 pub(super) enum Refusal {
@@ -207,14 +210,20 @@ fn dataspace(fields: &mut Fields<'_>) -> Result<(Vec<u64>, Vec<u64>)> {
 
 fn fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
     let before = fields.clone();
-    let is_there = match fields.u8()? {
+    // HDF5's library puts nothing where nothing was written if it never writes the value: h5py gives zeros.
+    let (is_there, time) = match fields.u8()? {
         version @ (1 | 2) => {
-            fields.take(2)?;
-            fields.u8()? != 0 || version == 1
+            fields.take(1)?;
+            let time = fields.u8()?;
+            (fields.u8()? != 0 || version == 1, time)
         }
-        3 => fields.u8()? & 0x20 != 0,
+        3 => {
+            let flags = fields.u8()?;
+            (flags & 0x20 != 0, flags >> 2 & 3)
+        }
         version => return Err(before.wrong("a fill value of version 1 to 3", version.to_string())),
     };
+    let is_there = is_there && time != FILL_TIME_NEVER;
     if is_there && fields.left() > 0 { old_fill(fields) } else { Ok(Vec::new()) }
 }
 

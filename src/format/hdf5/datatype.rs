@@ -57,10 +57,7 @@ impl Datatype {
     pub(super) fn unknown(&self) -> Option<&'static str> {
         self.is_unknown.or_else(|| match &self.kind {
             Kind::Compound(members) => {
-                let shares_bytes = || {
-                    let is_opaque = self.structured(members)? == self.opaque();
-                    is_opaque.then_some("a layout of fields")
-                };
+                let shares_bytes = || self.is_opaque().then_some("a layout of fields");
                 members.iter().find_map(|(_, _, of)| of.unknown()).or_else(shares_bytes)
             }
             Kind::Array(_, of) | Kind::Sequence(of) => of.unknown(),
@@ -124,6 +121,14 @@ impl Datatype {
             parts.push(format!("('', '|V{gap}')"));
         }
         Some(format!("[{}]", parts.join(", ")))
+    }
+
+    /// Whether it has fields that NumPy cannot have beside each other.
+    pub(super) fn is_opaque(&self) -> bool {
+        match &self.kind {
+            Kind::Compound(members) => self.structured(members) == Some(self.opaque()),
+            _ => false,
+        }
     }
 
     fn opaque(&self) -> String {

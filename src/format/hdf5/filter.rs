@@ -1,4 +1,4 @@
-//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF and zstd. Chunks with another filter cannot be decoded.
+//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF, bzip2 and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
@@ -17,6 +17,8 @@ use std::borrow::Cow;
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
+/// PyTables'.
+const BZIP2: u16 = 307;
 const LZF: u16 = 32_000;
 const ZSTD: u16 = 32_015;
 /// The checksum behind a chunk.
@@ -74,7 +76,7 @@ impl Filter {
     /// What it is called, if it cannot be undone here.
     pub(super) fn missing(&self) -> Option<String> {
         let name = match self.id {
-            DEFLATE | SHUFFLE | FLETCHER32 | LZF | ZSTD => return None,
+            DEFLATE | SHUFFLE | FLETCHER32 | BZIP2 | LZF | ZSTD => return None,
             4 => "szip",
             5 => "nbit",
             6 => "scaleoffset",
@@ -102,6 +104,7 @@ impl Filter {
     fn decompress(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), String> {
         match self.id {
             DEFLATE => codec::decode(Codec::Zlib, bytes, out),
+            BZIP2 => codec::decode(Codec::Bzip2, bytes, out),
             LZF => lzf::decode(bytes, out),
             ZSTD => codec::decode(Codec::Zstd, bytes, out),
             _ => Err(format!("it needs {}", self.missing().unwrap_or_default())),
@@ -112,6 +115,7 @@ impl Filter {
     fn decompress_any(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
         let codec = match self.id {
             DEFLATE => Codec::Zlib,
+            BZIP2 => Codec::Bzip2,
             ZSTD => Codec::Zstd,
             LZF => {
                 let length = lzf::length(bytes).ok_or("LZF ends early")?;
@@ -328,6 +332,24 @@ mod tests {
                 assert_eq!(to.is_ok(), decoded.is_ok(), "{ids:?} {mask} {stored:?}");
                 assert!(decoded.is_err() || decoded.unwrap().as_ref() == out);
             }
+        }
+    }
+
+    #[test]
+    fn bzip2_is_decoded() {
+        // `bz2.compress(bytes(range(30)) + b"0" * 270)`
+        let stored =
+            b"\x42\x5a\x68\x39\x31\x41\x59\x26\x53\x59\xc0\xbf\x17\x59\x00\x00\x00\x68\x00\xff\
+            \xff\xff\xfe\x40\x00\x00\x08\x20\x00\x22\x20\x02\x30\x8c\x08\xc2\x7a\x86\x30\x00\
+            \x4c\x00\x04\xce\x4a\x63\xa1\x2a\x5b\x1b\xc7\xce\x73\xe1\x1e\xbb\x94\xe9\x5b\x5f\
+            \xcf\x71\x9d\x6e\x64\x11\x30\x07\xe2\xee\x48\xa7\x0a\x12\x18\x17\xe2\xeb\x20";
+        let expected = [(0..30).collect(), vec![b'0'; 270]].concat();
+        let bzip2 = Filter { id: BZIP2, value: 9 };
+        assert_eq!(bzip2.missing(), None);
+        for filters in [vec![bzip2.clone()], vec![Filter { id: LZF, value: 0 }, bzip2]] {
+            let mask = u32::from(filters.len() > 1);
+            assert_eq!(decode(&filters, mask, stored, 300).unwrap().as_ref(), expected);
+            assert!(decode(&filters, mask, &stored[..stored.len() / 2], 300).is_err());
         }
     }
 

@@ -5,6 +5,7 @@
 //! messages that describe everything; metadata of version 2 has checksums, which are compared.
 
 mod arrays;
+mod bands;
 mod chunked;
 mod dataset;
 mod datatype;
@@ -16,6 +17,7 @@ mod input;
 mod lzf;
 mod notes;
 mod object;
+mod padded;
 mod shared;
 mod shown;
 mod superblock;

@@ -3,6 +3,7 @@
 //! Imports all of this directory but the walk over groups.
 
 use super::super::{Result, ending, npy};
+use super::bands::Data;
 use super::chunked::Chunked;
 use super::dataset::{Dataset, Layout, Refusal, unsupported};
 use super::datatype::{Datatype, Kind, MAX_DIMENSIONS, Padding};
@@ -70,12 +71,6 @@ pub(super) struct Shown {
     /// Of each file, unless a value has its own.
     pub(super) ending: &'static str,
     pub(super) content: Content,
-}
-
-/// Where elements are.
-enum Data {
-    At(u64),
-    Chunked(Chunked),
 }
 
 /// Collects what a file shows.
@@ -199,12 +194,13 @@ impl<'a> Builder<'a> {
         let count = rows.unwrap_or(1);
         let size = bytes.saturating_add(prefix.len() as u64).saturating_mul(count);
         let shown = (rows.is_some(), ending);
-        match self.data(dataset) {
+        let data = self.data(dataset);
+        match data.map(|data| data.without_padding(dataset, self.options.view)) {
             Ok(Data::At(at)) => {
                 self.push(count, size, shown, Content::Plain { at, bytes, prefix });
             }
             Ok(Data::Chunked(chunked)) => {
-                let number = self.chunks(chunked);
+                let number = self.chunks(*chunked);
                 self.push(count, size, shown, Content::Chunked { number, bytes, prefix });
             }
             Err(Refusal::Unsupported(why)) => self.damaged(name, (count, bytes), shown, &why),
@@ -288,7 +284,7 @@ impl<'a> Builder<'a> {
         if chunked.bytes().max(chunked.made_bytes()) > fair {
             return unsupported("it would be more than a thousand times as long as the file");
         }
-        Ok(Data::Chunked(chunked))
+        Ok(Data::Chunked(Box::new(chunked)))
     }
 
     /// All elements of a dataset whose values are read when it is opened.

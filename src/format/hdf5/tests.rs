@@ -34,6 +34,8 @@ fn what_h5py_wrote_is_shown_as_it_reads_it() {
     compare("v110.h5");
     compare("latest.h5");
     compare("short-lengths.h5");
+    compare("padded-earliest.h5");
+    compare("padded-latest.h5");
 }
 
 #[test]

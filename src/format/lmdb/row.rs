@@ -38,7 +38,7 @@ impl Row {
 
 impl SampleRow for Row {
     const FORMAT: &'static str = super::NAME;
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 }
 
 impl Packed for Row {

@@ -52,7 +52,7 @@ pub struct Mds;
 
 impl RecordFormat for Mds {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {
         IndexChecksum::None

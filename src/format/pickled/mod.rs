@@ -115,7 +115,7 @@ struct OfSamples;
 
 impl RecordFormat for OfSamples {
     const NAME: &'static str = NAME;
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     /// FFRecord's, which was right or absent when the samples were read.
     fn index_checksum(source: &dyn Source) -> IndexChecksum {

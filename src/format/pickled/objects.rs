@@ -78,8 +78,8 @@ pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
             let shape = lengths(heap, field(1)?)?;
             Value::Array(array(field(2)?, shape, *is_fortran, bytes(field(4)?)?)?)
         }
-        // [info, mode, size, palette, bytes], and of a file its name
-        Value::NewImage if matches!(fields.len(), 5 | 6) => {
+        // [info, mode, size, palette, bytes], of a file its name, and of a JPEG its components
+        Value::NewImage if matches!(fields.len(), 5 | 6 | 8) => {
             let [width, height] = lengths(heap, field(2)?)?[..] else { return None };
             let (mode, data) = (text(heap, field(1)?)?, bytes(field(4)?)?.clone());
             Value::Image(Image { mode, width, height, data, palette: *fields.get(3)? })

@@ -156,6 +156,23 @@ fn images_with_a_palette_or_of_single_bits_are_tiff_around_their_bytes() {
 }
 
 #[test]
+fn an_image_of_a_file_is_its_pixels_whatever_else_its_format_keeps() {
+    let plain = image("L", (2, 1), &[], &[7, 8]);
+    let whole = one(&pickle_of(&plain))["0"].clone();
+    let class = |name: &str| [&b"cPIL."[..], name.as_bytes(), b"\n)\x81](}"].concat();
+    let start = plain.strip_prefix(b"cPIL.Image\nImage\n)\x81](}").unwrap();
+    let start = start.strip_suffix(b"eb").unwrap();
+    // A name; of a JPEG also how many components there are, and what is said of each.
+    for (name, more) in [
+        ("PngImagePlugin\nPngImageFile", &b"\x8c\0"[..]),
+        ("JpegImagePlugin\nJpegImageFile", b"\x8c\0K\x01](K\x01K\x01K\x01K\0ta"),
+    ] {
+        let shown = one(&pickle_of(&[&class(name)[..], start, more, b"eb"].concat()));
+        assert_eq!(shown["0"], whole, "{name}");
+    }
+}
+
+#[test]
 fn images_whose_sizes_or_palettes_lie_stay_one_file() {
     for (mode, size, palette, data) in [
         ("P", (3, 1), &[1, 2, 3][..], &[0, 1][..]),

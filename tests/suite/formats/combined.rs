@@ -14,11 +14,14 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Containers of each of these formats, and what each needs to show its files.
-const CONTAINERS: [(&str, &[&str]); 6] = [
+const CONTAINERS: [(&str, &[&str]); 9] = [
     ("alike.tfrecord", &[]),
     ("mixed.tfrecord", &[]),
+    ("images.rec", &[]),
     ("mds/shard.00000.mds", &[]),
     ("data.mdb", &[]),
+    ("padded-latest.h5", &[]),
+    ("rows.parquet", &[]),
     ("tensors.safetensors", &[]),
     ("pickled.ffr", &["pickles"]),
 ];

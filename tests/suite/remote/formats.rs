@@ -27,8 +27,9 @@ fn containers(directory: &TempDir) -> Vec<PathBuf> {
     let mut all: Vec<_> = ["basic.ffr", "packed_folder.ffr", "features.syr", "mixed.syr"]
         .into_iter()
         .chain(["jpg.beton", "raw.beton"])
-        .chain(["alike.tfrecord", "mixed.tfrecord", "mds/shard.00000.mds"])
+        .chain(["alike.tfrecord", "mixed.tfrecord", "images.rec", "mds/shard.00000.mds"])
         .chain(["data.mdb", "tensors.safetensors", "rows.parquet", "nulls.parquet"])
+        .chain(["earliest.h5", "padded-latest.h5", "pickled.ffr"])
         .map(|name| {
             let copy = directory.path().join(name.rsplit('/').next().unwrap());
             fs::copy(fixture(name), &copy).unwrap();
@@ -58,14 +59,18 @@ fn each_format_reads_the_same_from_a_store_as_from_a_file() {
         for container in &containers {
             let key = container.file_name().unwrap().to_str().unwrap();
             remote.store.put_file(&format!("{BUCKET}/{key}"), container);
-            let local = Mount::new(transport, container, &["index=memory"]);
+            let more = if key == "pickled.ffr" { &["pickles"][..] } else { &[] };
+            let local = Mount::new(transport, container, &[&["index=memory"][..], more].concat());
             let wanted = loose(local.point());
             assert!(wanted.len() > 1, "{key}");
             for url in [remote.s3(key), remote.http(key)] {
                 for cache in ["disk", "none"] {
                     let mount = match cache {
-                        "none" => remote.mount_with(transport, &[&url], &["cache=none"]),
-                        _ => remote.mount(transport, &[&url], &[]),
+                        "none" => {
+                            let options = [&["cache=none"][..], more].concat();
+                            remote.mount_with(transport, &[&url], &options)
+                        }
+                        _ => remote.mount(transport, &[&url], more),
                     };
                     let found = loose(mount.point());
                     for (path, what) in &wanted {
