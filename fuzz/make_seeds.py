@@ -19,6 +19,7 @@ import zlib
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
+FIXTURES = Path(__file__).parent.parent / "tests/fixtures"
 
 
 def write(target, name, data, modes, mode_is_last=False):
@@ -205,8 +206,7 @@ def safetensors():
 
 def databases():
     """What the package writes, if it is there; else the project's fixtures of it."""
-    fixtures = Path(__file__).parent.parent / "tests/fixtures"
-    seeds = {"several": (fixtures / "data.mdb").read_bytes(), "empty": (fixtures / "empty.mdb").read_bytes()}
+    seeds = {"several": (FIXTURES / "data.mdb").read_bytes(), "empty": (FIXTURES / "empty.mdb").read_bytes()}
     with tempfile.TemporaryDirectory() as folder:
         try:
             import lmdb
@@ -222,8 +222,7 @@ def databases():
 
 
 def parquets():
-    fixtures = Path(__file__).parent.parent / "tests/fixtures"
-    for path in sorted(fixtures.glob("*.parquet")):
+    for path in sorted(FIXTURES.glob("*.parquet")):
         write("parquet", path.stem, path.read_bytes(), [0, 1, 2])
 
 
@@ -321,6 +320,12 @@ def hdf5_values(h5py, numpy):
 
 
 def hdf5s():
+    """Of each kind of structure, whether h5py is installed or not: what it wrote for the tests. A large seed is slow."""
+    for path in sorted([*FIXTURES.glob("*.h5"), *FIXTURES.glob("*.h5.zz")]):
+        data = path.read_bytes()
+        data = zlib.decompress(data) if path.suffix == ".zz" else data
+        if len(data) < 64 << 10:
+            write("hdf5", path.name.partition(".")[0], data, [0, 4, 7])
     try:
         import h5py
         import numpy
@@ -416,9 +421,8 @@ def streams():
 
 
 def ffrecords():
-    fixtures = Path(__file__).parent.parent / "tests/fixtures"
     for name in "packed_folder", "pickled", "truncated_index", "empty":
-        write("container", name, (fixtures / f"{name}.ffr").read_bytes(), range(4))
+        write("container", name, (FIXTURES / f"{name}.ffr").read_bytes(), range(4))
 
 
 def sidecars():
