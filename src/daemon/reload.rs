@@ -2,11 +2,12 @@
 
 use super::config::{Config, OptionTable};
 use super::settings::{self, LiveSettings};
-use super::{logging, notify};
+use super::{logging, notify, sandbox};
 use crate::failure::{Exit, Failure};
 use crate::vfs::Vfs;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A mount's config file, and the settings of it that are in effect.
 #[derive(Debug, Clone)]
@@ -96,6 +97,45 @@ impl Reload {
             tracing::error!("{failure}; no setting is changed");
         }
         notify::ready(status);
+    }
+}
+
+/// Handles SIGHUP in a thread of its own: the file system of the config file may hang, and other signals are heard meanwhile.
+pub(crate) struct Reloads {
+    reload: Mutex<Reload>,
+    status: String,
+    /// How many signals have come that are not handled yet.
+    due: AtomicUsize,
+}
+
+impl Reloads {
+    pub(crate) fn new(reload: Reload, status: String) -> Arc<Self> {
+        Arc::new(Self { reload: Mutex::new(reload), status, due: AtomicUsize::new(0) })
+    }
+
+    /// A signal has come. If the one before it is still being handled, that is done once more then.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        if self.due.fetch_add(1, Ordering::SeqCst) > 0 {
+            return;
+        }
+        let this = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("ffrfs-reload".to_owned());
+        if thread.spawn(move || this.run()).is_err() {
+            self.run();
+        }
+    }
+
+    fn run(&self) {
+        let mut handled = 0;
+        loop {
+            let due = self.due.fetch_sub(handled, Ordering::SeqCst) - handled;
+            if due == 0 {
+                return;
+            }
+            self.reload.lock().unwrap_or_else(PoisonError::into_inner).run(&self.status);
+            sandbox::try_to_escape();
+            handled = due;
+        }
     }
 }
 

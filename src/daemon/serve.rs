@@ -2,7 +2,7 @@
 
 use super::metrics::Metrics;
 use super::notify;
-use super::reload::Reload;
+use super::reload::{Reload, Reloads};
 use super::sandbox::{self, Unmounter};
 use crate::failure::{Exit, Failure};
 use crate::io::mount::mount_id::Made;
@@ -66,8 +66,7 @@ impl Service {
         let listener = Listener {
             target: Arc::clone(&target),
             made,
-            status: status.clone(),
-            reload,
+            reloads: Reloads::new(reload, status.clone()),
             unmounter: unmounter.clone(),
             end,
             leaver: mounted.leaver(),
@@ -115,9 +114,13 @@ impl Serving {
         if let Some(directory) = target.directory()
             && mounts::at(directory)
                 .is_ok_and(|there| there.is_some_and(|it| it.device == made.device))
-            && let Ok(mounts::State::Dead(_)) = mounts::state(directory)
         {
-            let _ = detach(directory, &made, unmounter.as_deref(), true);
+            // What has our number by now may be another mount, whose daemon is stopped.
+            let _ = match unmounter.as_deref() {
+                Some(unmounter) => unmounter.unmount_dead(&made),
+                None if made.is_on(&made.device) => sandbox::unmount_dead(directory),
+                None => Ok(()),
+            };
         }
         tracing::info!("unmounted from {target}");
         Ok(Exit::Ok)
@@ -128,8 +131,7 @@ impl Serving {
 struct Listener {
     target: Arc<Target>,
     made: Made,
-    status: String,
-    reload: Reload,
+    reloads: Arc<Reloads>,
     unmounter: Option<Arc<Unmounter>>,
     end: fn(Exit) -> !,
     leaver: Leaver,
@@ -147,15 +149,12 @@ impl Listener {
 
     /// The first signal unmounts, lazily where files are open; a second one ends the process, after another attempt if the first
     /// one did not unmount.
-    fn listen(mut self, mut signals: Signals) {
+    fn listen(self, mut signals: Signals) {
         // Since when, and how it is to end at once if another signal asks for that.
         let mut leaving: Option<(Instant, Exit)> = None;
         for signal in &mut signals {
             match signal {
-                SIGHUP => {
-                    self.reload.run(&self.status);
-                    sandbox::try_to_escape();
-                }
+                SIGHUP => self.reloads.begin(),
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
                 _ => match leaving {

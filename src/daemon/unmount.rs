@@ -66,7 +66,9 @@ fn is_stopped(target: &Path) -> bool {
     let result = std::env::var(RESULT).unwrap_or_default();
     let mount = mounts::at(target).ok().flatten();
     STOPPED.contains(&&*result)
-        && mount.is_some_and(|mount| !fuse_connection::may_be_served(&mount.device))
+        && mount.is_some_and(|mount| {
+            !fuse_connection::may_be_served(&mount.device, MountId::of(mount.number))
+        })
 }
 
 /// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.

@@ -11,6 +11,7 @@ use crate::common::{
     mount_command, mounts_at, noise, own_namespace, parent_of, run, samples, temp_dir,
     unmount_soon, wait_for_end, wait_until, write_container,
 };
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -349,4 +350,24 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(hidden.code, 5, "{}", hidden.stderr);
     assert!(hidden.stderr.contains("would hide the files in it"), "{}", hidden.stderr);
     assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_mount_point_that_somebody_else_has_locked_is_not_waited_for() {
+    let directory = temp_dir();
+    let container = container_in(&directory, some());
+    let (point, log) = (directory.path().join("mnt"), directory.path().join("log"));
+    fs::create_dir(&point).unwrap();
+    for_each_transport(|transport| {
+        let locked = File::open(&point).unwrap();
+        let locked = Flock::lock(locked, FlockArg::LockExclusive).unwrap();
+        let mut mount = mount_command(transport, &[&container], &point, &["restarts=0"]);
+        run(mount.arg("--log-file").arg(&log)).ok();
+        let said = fs::read_to_string(&log).unwrap();
+        let says = format!("is locked by process {}, which mounts nothing", std::process::id());
+        assert!(said.contains(&says), "{said}");
+        drop(locked);
+        umount(&[point.as_path()]).ok();
+        fs::remove_file(&log).unwrap();
+    });
 }

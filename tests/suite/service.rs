@@ -1,7 +1,7 @@
 //! `ffrfs mount --config`, and a mount as a service: what the service manager and the journal hear.
 
 use crate::common::{
-    FFRFS, Mount, Need, TempDir, Transport, clean_up, container_in, ffrfs, flip_byte,
+    FFRFS, Mount, Need, Source, TempDir, Transport, clean_up, container_in, ffrfs, flip_byte,
     for_each_transport, have, is_mount_point, offsets, run, samples, temp_dir, wait_for_end,
     wait_until,
 };
@@ -386,4 +386,29 @@ fn a_service_in_the_foreground_writes_to_the_journal_itself_where_stderr_is_the_
     journal.run(script, &[place.directory.path()]).ok();
     let stderr = fs::read_to_string(place.path("stderr")).unwrap();
     assert!(stderr.starts_with("<3>ffrfs: /nowhere"), "{stderr}");
+}
+
+#[test]
+fn a_signal_to_end_unmounts_though_the_file_system_of_the_config_file_hangs_in_a_reload() {
+    for_each_transport(|transport| {
+        for restarts in [0, 5] {
+            let place = Place::new(transport, &format!("verify = once\nrestarts = {restarts}"));
+            let source = Source::of(&place.config());
+            let mut supervisor = Command::new(FFRFS)
+                .args(["mount", "--foreground", "--config"])
+                .arg(source.file())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            wait_until("it is mounted", IN_TIME, || place.is_served());
+            source.stop();
+            let pid = Pid::from_raw(supervisor.id().cast_signed());
+            kill(pid, Signal::SIGHUP).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            kill(pid, Signal::SIGTERM).unwrap();
+            wait_until("it is unmounted", IN_TIME, || !is_mount_point(&place.point()));
+            source.go_on();
+            assert_eq!(supervisor.wait().unwrap().code(), Some(0), "restarts: {restarts}");
+        }
+    });
 }

@@ -25,18 +25,22 @@ pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
 }
 
 /// What a worker has told of the mount on `target`, as far as that can be so: a container may have taken the worker over, and who
-/// hears it is not confined. `known`: the mount as it was known before.
+/// hears it is not confined. `known`: the mount as it was known before. `elsewhere`: the process, if it is in another mount
+/// namespace.
 pub(super) fn checked(
     mut told: Told,
     target: &Target,
     known: Option<&Made>,
-    is_here: bool,
+    elsewhere: Option<u32>,
 ) -> Told {
     told.directory = target.directory().map(ToOwned::to_owned);
     let connection = told.handover.as_ref().and_then(|handover| handover.devices.last());
     let device = connection.and_then(passed_connection::device_number);
     let is_of_connection = device.is_none_or(|device| device == told.made.device);
-    let is_there = !is_here || told.directory.as_deref().is_none_or(|at| is_at(at, &told.made));
+    let is_there = match elsewhere {
+        Some(worker) => fuse_connection::may_hold(worker, &told.made.device),
+        None => told.directory.as_deref().is_none_or(|at| is_at(at, &told.made)),
+    };
     if !is_of_connection || !(is_there || known == Some(&told.made)) {
         // Who goes on with a connection goes on with its mount.
         let made = known.filter(|_| told.handover.is_some()).cloned().unwrap_or_default();
@@ -44,6 +48,7 @@ pub(super) fn checked(
         told.handover.iter_mut().for_each(|handover| handover.made = made.clone());
         told.made = made;
     }
+    told.connection = fuse_connection::identity(&told.made.device);
     told
 }
 
@@ -62,11 +67,13 @@ fn is_at(directory: &Path, made: &Made) -> bool {
 pub(super) fn abort(target: &Target, told: &Told, is_here: bool) {
     // Its number is given to no other connection as long as this one lives.
     let lives = told.handover.as_ref().is_some_and(|handover| !handover.has_ended());
-    let is_ours = lives || !is_here || told.made.is_on(&told.made.device);
+    let connection = fuse_connection::identity(&told.made.device);
+    let is_it = connection.is_some() && connection == told.connection;
+    let is_ours = lives || is_it || (is_here && told.made.is_on(&told.made.device));
     if is_ours && fuse_connection::abort(&told.made.device).is_ok() {
         return;
     }
-    if let Some(mount) = find(target, &told.made) {
+    if let (true, Some(mount)) = (is_here, find(target, &told.made)) {
         mounts::abort(&mount);
     }
 }
@@ -114,7 +121,7 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
     let made = there.filter(|mount| {
         mount.fs_type == mounts::FS_TYPE
             && before != Some(&*mount.device)
-            && !fuse_connection::is_served(&mount.device)
+            && !fuse_connection::is_served(&mount.device, MountId::of(mount.number))
     });
     let Some(made) = made else { return unmount(target, &Made::default()) };
     match patience::state(&made.target) {

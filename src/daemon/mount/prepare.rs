@@ -19,7 +19,8 @@ use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
 use crate::io::mount::mount_id::Made;
-use crate::io::mount::mounts;
+use crate::io::mount::{fuse_connection, mounts};
+use crate::io::process::procfs;
 use crate::io::process::workers::{self, Messages};
 use crate::io::{File, process};
 use crate::store::{Part, Store};
@@ -30,6 +31,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,9 +83,20 @@ pub(super) fn prepare(
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
-            if is_resumed { target } else { free(target, settings)? }
+            match resumed.is_next {
+                _ if is_resumed => target,
+                true => {
+                    let target = resolved(target)?;
+                    free_again(target, settings, resumed.supervisor, &resumed.made)?
+                }
+                false => free(target, settings)?,
+            }
         }
     };
+    #[cfg(debug_assertions)]
+    if resumed.is_next && !is_resumed {
+        wait_for_test("FFRFS_TEST_BEFORE_MOUNTING_ANEW");
+    }
     let vfs = Arc::new(vfs);
     if let Some(metrics) = &metrics {
         let served = metrics.serve(&vfs, &target.to_string(), &request.name());
@@ -113,6 +126,17 @@ pub(super) fn prepare(
         supervisor: supervisor(settings),
         is_watched: settings.restarts > 0,
     })
+}
+
+/// Reads the file that a variable names, past the page cache: for tests of what happens to a process at this moment. Only debug
+/// builds do so.
+#[cfg(debug_assertions)]
+pub(super) fn wait_for_test(variable: &str) {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(path) = std::env::var_os(variable) else { return };
+    let file = fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+    let _ = file.and_then(|mut file| file.read(&mut [0; 4096]));
 }
 
 /// The file system of a dataset, which shows what confines the process.
@@ -284,9 +308,10 @@ fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
 const RESERVED: Duration = Duration::from_secs(5);
 
 /// Keeps other processes of ours from mounting on a directory until this one has: both would find it free. `None`: it cannot be
-/// locked, and the mount goes on without.
+/// locked, and the mount goes on without. Whoever may read the directory may lock it: others are not waited for.
 fn reserve(directory: &Path) -> Option<Flock<fs::File>> {
     let mut file = fs::File::open(directory).ok()?;
+    let inode = file.metadata().ok()?.ino();
     let start = Instant::now();
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -294,8 +319,28 @@ fn reserve(directory: &Path) -> Option<Flock<fs::File>> {
             Err((file, nix::Error::EAGAIN)) if start.elapsed() < RESERVED => file,
             Err(_) => return None,
         };
+        let holders = procfs::lock_holders(inode);
+        if let (Some(pid), false) = (holders.first(), holders.iter().any(|&pid| may_mount(pid))) {
+            let (at, what) = (directory.display(), "which mounts nothing, and is not waited for");
+            tracing::info!("{at} is locked by process {pid}, {what}");
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether a process is one of ours, of this user or of root.
+fn may_mount(pid: u32) -> bool {
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
+    let is_trusted = |owner| owner == 0 || owner == nix::unistd::geteuid().as_raw();
+    owner.is_ok_and(is_trusted) && fuse_connection::is_daemon(pid)
+}
+
+/// The target as the mount table shows it.
+fn resolved(target: Target) -> Result<Target, Failure> {
+    let Target::Directory(directory) = target else { return Ok(target) };
+    let found = mounts::resolve(&directory).map_err(|e| cannot_mount_on(&directory, e))?;
+    Ok(Target::Directory(found))
 }
 
 /// As [`free`], where a mount of this dataset was before.

@@ -14,7 +14,7 @@ use super::running::{CANNOT_RUN, NO_HANDOVER, Role, Running};
 use super::stored::{self, Stored};
 use super::terminal::say_where_messages_go;
 use super::told::{self, Told};
-use super::worker::{AWAY, BROKE, TRY_AGAIN, Work, work};
+use super::worker::{AWAY, BROKE, GONE, TRY_AGAIN, Work, work};
 use crate::daemon::upgrade::{Refusal, starting};
 use crate::daemon::{notify, reload};
 use crate::failure::{Exit, Failure};
@@ -272,21 +272,24 @@ impl Supervision<'_> {
         if told::takes_away(&message) {
             return self.is_taken_away();
         }
-        let Some(told) = Told::hear(message) else { return };
+        let Some(mut told) = Told::hear(message) else { return };
         // It was about to tell when another program, which serves, was faster.
         if matches!(self.workers[number].role, Role::Leaves) {
             return;
         }
-        let (known, is_here) = (self.told.as_ref(), self.request.namespace.is_none());
-        let told = ours::checked(told, &self.target, known.map(|told| &told.made), is_here);
+        let pid = self.workers[number].worker.pid();
+        let known = self.told.take();
+        let elsewhere = self.request.namespace.is_some().then_some(pid.unsigned_abs());
+        told = ours::checked(told, &self.target, known.as_ref().map(|it| &it.made), elsewhere);
+        let is_first = known.is_none();
+        told.complete(known);
         if !self.is_daemon {
             self.stored.keep(&told);
         }
         notify::ready(&told.status);
-        let is_first = self.told.replace(told).is_none();
+        self.told = Some(told);
         let running = &mut self.workers[number];
         (running.is_ready, running.started, running.kill_at) = (true, Instant::now(), None);
-        let pid = running.worker.pid();
         let before = std::mem::replace(&mut running.role, Role::Serves);
         let mut leaves = false;
         for (other, running) in self.workers.iter_mut().enumerate() {
@@ -360,6 +363,9 @@ impl Supervision<'_> {
                 return Ok(Some(self.mount_ended(code)));
             }
             Ending::Exited(_) if self.is_leaving => {}
+            Ending::Exited(code) if code == i32::from(GONE) => {
+                return Ok(Some(self.unmounted_before()));
+            }
             Ending::Exited(code) if code == i32::from(TRY_AGAIN) => {
                 let pause = self.deaths.add_lacking();
                 return Ok(self.died(pause));

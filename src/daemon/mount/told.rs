@@ -62,6 +62,10 @@ pub(super) struct Told {
     pub(super) handover: Option<Handover>,
     /// Without a device number if a process has taken the mount away, to make it anew.
     pub(super) made: Made,
+    /// What tells its connection from a later one of the same number; `None`: that is not known.
+    pub(super) connection: Option<u64>,
+    /// Descriptors were lost on the way: this process may not open so many files.
+    is_cut: bool,
     /// Tells others of which mount this process is.
     pub(super) _label: Option<OwnedFd>,
     pub(super) status: String,
@@ -157,13 +161,43 @@ impl Told {
         let metrics = metrics.map(|socket| Bound { address, socket });
         // With fewer, requests would be lost that were taken through the others.
         let is_whole = descriptors.len() == devices && devices > 0 && head.has_granted == 1;
+        let is_cut = descriptors.len() < devices;
         let handover = is_whole.then(|| Handover {
             devices: descriptors,
             granted: head.granted,
             made: made.clone(),
         });
         let _label = made.id.and_then(|id| id.label().ok());
-        Some(Self { digest: head.digest, handover, made, _label, status, directory, metrics })
+        let (digest, connection) = (head.digest, None);
+        Some(Self {
+            digest,
+            handover,
+            made,
+            connection,
+            is_cut,
+            _label,
+            status,
+            directory,
+            metrics,
+        })
+    }
+
+    /// Takes over what of the descriptors was lost from what was known `before` of the same mount: the process that tells goes on
+    /// with the same ones. Says what is lost else.
+    pub(super) fn complete(&mut self, before: Option<Self>) {
+        if !self.is_cut {
+            return;
+        }
+        let same = before.filter(|before| before.made == self.made && before.handover.is_some());
+        match same {
+            Some(Self { handover, metrics, .. }) => {
+                (self.handover, self.metrics) = (handover, metrics)
+            }
+            None => tracing::warn!(
+                "the supervisor may open too few files (ulimit -n) to hold the connection: if the daemon dies, the dataset is \
+                 mounted anew"
+            ),
+        }
     }
 
     /// Tells another worker.
@@ -241,8 +275,10 @@ mod tests {
         // A program before this one sends no ID.
         let older = hear(&bytes[..bytes.len() - "36.4711\0".len()], 3).unwrap();
         assert_eq!((older.made.device.as_str(), older.made.id), ("0:51", None));
-        let cut = hear(&bytes, 1).unwrap();
+        let mut cut = hear(&bytes, 1).unwrap();
         assert!(cut.handover.is_none() && cut.metrics.is_none());
+        cut.complete(hear(&bytes, 3));
+        assert!(cut.handover.is_some() && cut.metrics.is_some());
         assert!(hear(&bytes[..20], 3).is_none());
         bytes[0] = VERSION + 1;
         assert!(hear(&bytes, 3).is_none());

@@ -1,7 +1,7 @@
 //! A process that serves a mount for a supervisor.
 
 use super::limits;
-use super::prepare::prepare;
+use super::prepare::{self, prepare};
 use super::request::{Caller, MountRequest};
 use super::told::{self, Resumed, Told};
 use crate::daemon::serve::{Service, Serving};
@@ -22,6 +22,9 @@ pub(super) const BROKE: u8 = 76;
 
 /// The exit code of one that could not open its source, since that is away for now: its store or file server does not answer.
 pub(super) const AWAY: u8 = 77;
+
+/// The exit code of one that has found its mount gone from another mount namespace, where its supervisor cannot look.
+pub(super) const GONE: u8 = 78;
 
 /// What a worker serves.
 pub(super) struct Work<'a> {
@@ -51,8 +54,9 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
         ..service
     });
     let serving = prepared.and_then(Service::start).and_then(|serving| {
+        // For tests of a process that dies or hangs once it has mounted, before it has told of that.
         #[cfg(debug_assertions)]
-        wait_before_telling();
+        prepare::wait_for_test("FFRFS_TEST_BEFORE_TELLING");
         match told::tell(messages, &serving) {
             Ok(()) => Ok(serving),
             Err(error) if !is_first && has_nobody(&error) => {
@@ -96,6 +100,9 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
                 return Ok((caller.exit_code)(&failure));
             }
             tracing::error!("{failure}");
+            if failure.exit == Exit::Ok && request.namespace.is_some() {
+                return Ok(GONE);
+            }
             Ok(may_pass(&failure).unwrap_or_else(|| (caller.exit_code)(&failure)))
         }
     }
@@ -150,17 +157,6 @@ fn may_pass(failure: &Failure) -> Option<u8> {
         _ => false,
     };
     is_away.then_some(AWAY)
-}
-
-/// Reads the file that a variable names, past the page cache: for tests of a process that dies or hangs once it has mounted,
-/// before it has told of that. Only debug builds do so.
-#[cfg(debug_assertions)]
-fn wait_before_telling() {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    let Some(path) = std::env::var_os("FFRFS_TEST_BEFORE_TELLING") else { return };
-    let file = std::fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
-    let _ = file.and_then(|mut file| file.read(&mut [0; 4096]));
 }
 
 /// Goes on with a mount as a program that a supervisor has started in place of its own; `None` in any other program. The

@@ -7,7 +7,7 @@
 mod escape;
 mod unmounter;
 
-pub(crate) use unmounter::Unmounter;
+pub(crate) use unmounter::{Unmounter, unmount_dead};
 
 /// Whether the daemon is confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 /// How long an unmount may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked: to unmount at once, or when nobody uses it any more. The device number of the mount follows, and behind a blank
-/// its ID.
+/// What is asked: to unmount at once, or when nobody uses it any more, or that if it is dead. The device number of the mount
+/// follows, and behind a blank its ID.
 const WHOLE: u8 = b'w';
 const LAZY: u8 = b'l';
+const DEAD: u8 = b'd';
 /// The first question: to enter the mount namespace.
 const ENTER: &[u8] = b"";
 
@@ -55,7 +56,16 @@ impl Unmounter {
 
     /// As [`mounts::unmount`], if this mount is still there.
     pub(crate) fn unmount(&self, made: &Made, lazy: bool) -> io::Result<()> {
-        let mut question = vec![if lazy { LAZY } else { WHOLE }];
+        self.ask_of(made, if lazy { LAZY } else { WHOLE })
+    }
+
+    /// Detaches this mount if it is still there, dead.
+    pub(crate) fn unmount_dead(&self, made: &Made) -> io::Result<()> {
+        self.ask_of(made, DEAD)
+    }
+
+    fn ask_of(&self, made: &Made, how: u8) -> io::Result<()> {
+        let mut question = vec![how];
         question.extend_from_slice(made.device.as_bytes());
         question.extend(made.id.map(|id| format!(" {id}")).unwrap_or_default().into_bytes());
         self.ask(&question)
@@ -99,10 +109,20 @@ fn unmount(target: &Path, question: &[u8]) -> io::Result<()> {
     let (device, id) = made.split_once(' ').unwrap_or((made, ""));
     let made = Made { device: device.to_owned(), id: id.parse().ok() };
     let target = mounts::resolve(target)?;
-    match mounts::at(&target)? {
-        Some(mount) if mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device) => {
-            mounts::unmount(&target, how == LAZY)
-        }
+    let there = mounts::at(&target)?;
+    let is_ours =
+        |mount: &mounts::Mount| mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device);
+    match how {
+        _ if !there.as_ref().is_some_and(is_ours) => Ok(()),
+        DEAD => unmount_dead(&target),
+        _ => mounts::unmount(&target, how == LAZY),
+    }
+}
+
+/// Detaches what is on `target` if that is dead. Another mount must not be asked: perhaps it does not answer.
+pub(crate) fn unmount_dead(target: &Path) -> io::Result<()> {
+    match mounts::state(target) {
+        Ok(mounts::State::Dead(_)) => mounts::unmount(target, true),
         _ => Ok(()),
     }
 }

@@ -168,21 +168,30 @@ fn holders(number: &str) -> impl Iterator<Item = Process> {
     holders.filter(|holder| holder.name() != MANAGER)
 }
 
-/// Whether a process is known to serve a connection that was not killed.
+/// Whether a process may hold the connection whose files show `device`, as far as the kernel tells which ones it holds.
 #[must_use]
-pub fn is_served(device: &str) -> bool {
+pub fn may_hold(pid: u32, device: &str) -> bool {
     let Some((_, number)) = device.split_once(':') else { return false };
-    holders(number).any(|holder| procfs::is_dying(holder.pid) == Some(false))
+    connections(pid).any(|found| found.is_none_or(|found| found == number))
 }
 
-/// Whether a living process may serve a connection: also one whose descriptor of /dev/fuse the kernel does not tell the
-/// connection of, but not one that was killed and cannot end.
+/// Whether a process is known to serve the connection of the mount `id` that was not killed.
 #[must_use]
-pub fn may_be_served(device: &str) -> bool {
+pub fn is_served(device: &str, id: MountId) -> bool {
+    let Some((_, number)) = device.split_once(':') else { return false };
+    let lives = |pid: u32| procfs::is_dying(pid) == Some(false);
+    holders(number).any(|holder| lives(holder.pid) && !mount_id::is_of_former(holder.pid, id))
+}
+
+/// Whether a living process may serve the connection of the mount `id`: also one whose descriptor of /dev/fuse the kernel does not
+/// tell the connection of, but not one that was killed and cannot end.
+#[must_use]
+pub fn may_be_served(device: &str, id: MountId) -> bool {
     let Some((_, number)) = device.split_once(':') else { return true };
     let holds = |pid: u32| connections(pid).any(|found| found.is_none_or(|found| found == number));
     let manages = |pid: u32| Process::with_pid(pid).is_none_or(|found| found.name() == MANAGER);
-    pids().any(|pid| holds(pid) && !manages(pid) && procfs::is_dying(pid) == Some(false))
+    let lives = |pid: u32| procfs::is_dying(pid) == Some(false);
+    pids().any(|pid| holds(pid) && !manages(pid) && lives(pid) && !mount_id::is_of_former(pid, id))
 }
 
 /// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds
@@ -257,7 +266,8 @@ mod tests {
         assert!(servers("0:999999", id, None).is_empty() && servers("none", id, None).is_empty());
         assert!(labelled(id).is_empty());
         assert_eq!(supervisor("0:999999", this.pid), None);
-        assert!(!is_served("0:999999") && !is_served("none"));
+        assert!(!is_served("0:999999", id) && !is_served("none", id));
+        assert!(!may_hold(this.pid, "0:999999") && !may_hold(this.pid, "none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());
     }
 }

@@ -14,6 +14,21 @@ pub fn pids() -> impl Iterator<Item = u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// The processes that hold a lock of a whole file with this inode, of any file system, as far as this one sees them.
+#[must_use]
+pub fn lock_holders(inode: u64) -> Vec<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().filter_map(|line| lock_holder(line, inode)).collect()
+}
+
+/// Of `1: FLOCK  ADVISORY  WRITE 4711 fe:00:12 0 EOF`. Who waits for a lock has an arrow in place of the first word.
+fn lock_holder(line: &str, inode: u64) -> Option<u32> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let &[_, "FLOCK", _, _, pid, file, ..] = fields.as_slice() else { return None };
+    let is_it = file.rsplit(':').next()?.parse() == Ok(inode);
+    is_it.then(|| pid.parse().ok()).flatten()
+}
+
 /// The text of /proc/self/status, for [`status_field`] and [`may_administer`]; empty if it cannot be read.
 #[must_use]
 pub fn status() -> String {
@@ -153,6 +168,15 @@ mod tests {
         assert!(!says_dying("PPid:\t2\nSigPnd:\t0\n"), "one of an older kernel");
         assert_eq!(is_dying(std::process::id()), Some(false));
         assert_eq!((is_dying(0), is_dying(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_told_from_who_waits_for_it() {
+        let line = "3: FLOCK  ADVISORY  WRITE 4711 fe:00:12 0 EOF";
+        assert_eq!((lock_holder(line, 12), lock_holder(line, 2)), (Some(4711), None));
+        assert_eq!(lock_holder("3: -> FLOCK  ADVISORY  WRITE 4711 fe:00:12 0 EOF", 12), None);
+        assert_eq!(lock_holder("4: POSIX  ADVISORY  WRITE 4711 fe:00:12 0 EOF", 12), None);
+        assert_eq!(lock_holder("", 0), None);
     }
 
     #[test]

@@ -3,20 +3,21 @@
 
 use super::fork::check_single_thread;
 use super::{procfs, this_process};
-use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt,
-    recvmsg, sendmsg, socketpair, sockopt,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, getsockopt, sendmsg, socketpair,
+    sockopt,
 };
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{ForkResult, Pid, execve, fork};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -359,30 +360,25 @@ impl Messages {
         run().err().unwrap_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// Takes a message, and waits for one; `None`: the other end is closed.
+    /// Takes a message, and waits for one; `None`: the other end is closed. Where this process may not open so many files, the
+    /// message comes with fewer descriptors.
     ///
     /// # Errors
     /// The socket broke.
     pub fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; MAX_MESSAGE_BYTES];
-        let mut space = cmsg_space!([RawFd; MAX_CARRIED]);
-        let (length, descriptors) = {
-            let mut vectors = [IoSliceMut::new(&mut bytes)];
-            let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-            let message = recvmsg::<()>(self.0.as_raw_fd(), &mut vectors, Some(&mut space), flags)?;
-            let mut descriptors = Vec::new();
-            for control in message.cmsgs()? {
-                if let ControlMessageOwned::ScmRights(received) = control {
-                    // SAFETY: the kernel has just made these descriptors for this process, with the message; no
-                    // other owner exists.
-                    let own = |fd: RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
-                    descriptors.extend(received.into_iter().map(own));
-                }
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_CARRIED))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut vectors = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(&self.0, &mut vectors, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
             }
-            (message.bytes, descriptors)
-        };
-        bytes.truncate(length);
-        Ok((length > 0).then_some(Message { bytes, descriptors }))
+        }
+        bytes.truncate(received.bytes);
+        Ok((received.bytes > 0).then_some(Message { bytes, descriptors }))
     }
 
     /// Sends a message to the other end, with duplicates of the descriptors: at most [`MAX_DESCRIPTORS`] and one.

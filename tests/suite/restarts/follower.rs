@@ -8,8 +8,10 @@ use crate::common::{
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -320,4 +322,46 @@ fn what_a_daemon_tells_its_supervisor_is_believed_only_as_far_as_it_can_be_so() 
     assert_eq!(texts[3], point, "{texts:?}: {}", mount.log());
     assert_eq!(texts[0], own, "{texts:?}");
     assert!(victim.read(".ffrfs/info.json").is_ok() && victim.read(name(3)).is_ok());
+}
+
+#[test]
+fn a_supervisor_that_may_open_few_files_goes_on_with_the_connection_that_it_has() {
+    if !can_resume() || !have(Need::Program("prlimit")) {
+        return;
+    }
+    let samples = content();
+    let options = ["restarts=5", "threads=4"];
+    let mount =
+        Mount::attempt_with_samples(Transport::DevFuse, &samples, &options, |mut command| {
+            // One that has told nothing by then would be ended.
+            command.env("FFRFS_TEST_STARTING", "3");
+            command
+        });
+    let mount = mount.unwrap();
+    let supervisor = parent_of(mount.pid());
+    let is_open = |number: &u64| Path::new(&format!("/proc/{supervisor}/fd/{number}")).exists();
+    let limit = |files: &str| {
+        let limit = format!("--nofile={files}:");
+        run(Command::new("prlimit").args(["--pid", &supervisor.to_string(), &limit])).ok();
+    };
+    // One more: a process can be started, and what it tells comes without all of its descriptors.
+    let open = (0..1000).filter(is_open).count() as u64;
+    let few = (open..1000).find(|&most| most - (0..most).filter(is_open).count() as u64 == 1);
+    limit(&few.unwrap().to_string());
+    send(mount.pid(), Signal::SIGKILL);
+    let next = next_after(&mount, mount.pid());
+    assert!(mount.read(name(3)).unwrap() == samples[3]);
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(is_running(next), "{}", mount.log());
+    // The connection is held still: who has a file open notices nothing.
+    let mut file = File::open(mount.path(name(4))).unwrap();
+    send(next, Signal::SIGKILL);
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == samples[4], "{}", mount.log());
+    drop(file);
+    next_after(&mount, next);
+    limit("1024");
+    mount.unmount();
+    wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
 }

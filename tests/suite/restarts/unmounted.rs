@@ -3,17 +3,17 @@
 use super::opening::unserved;
 use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    FFRFS, Mount, Source, Transport, container_in, ffrfs, for_each_transport, is_mount_point,
-    is_running, mount_command, noise, run, temp_dir, unmount, wait_until,
+    Disk, FFRFS, Mount, Need, Source, TempDir, Transport, container_in, ffrfs, for_each_transport,
+    have, is_mount_point, is_running, mount_command, noise, run, temp_dir, unmount, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::{major, minor};
-use nix::unistd::Pid;
+use nix::sys::stat::{Mode, major, minor};
+use nix::unistd::{Pid, mkfifo};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
@@ -218,4 +218,139 @@ fn a_stopped_process_of_a_former_mount_is_not_taken_for_one_of_a_mount_with_its_
     assert_eq!(left, [true, true], "same number: {has_its_number}");
     forced.ok();
     wait_until("all end", LIMIT, || ![supervisor, daemon].into_iter().any(is_running));
+}
+
+#[test]
+fn a_daemon_ends_though_the_next_mount_in_its_place_has_its_number_and_is_stopped() {
+    for sandbox in ["sandbox=auto", "sandbox=no"] {
+        let mut mount =
+            Mount::with_samples(Transport::DevFuse, &content(), &["restarts=0", sandbox]);
+        let (daemon, number) = (mount.pid(), device(mount.point()));
+        mount.stop();
+        unmount(mount.point(), true).unwrap();
+        let other = temp_dir();
+        let container = container_in(&other, &[noise(77, 7_000)]);
+        mount.again(Transport::DevFuse, &[&container], &["restarts=0"]);
+        let has_its_number = device(mount.point()) == number;
+        mount.stop();
+        send(daemon, Signal::SIGCONT);
+        let start = Instant::now();
+        while is_running(daemon) && start.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let ended = !is_running(daemon);
+        send(mount.pid(), Signal::SIGCONT);
+        assert!(ended, "same number: {has_its_number}, {sandbox}");
+        assert!(mount.read(name(0)).unwrap() == noise(77, 7_000));
+        mount.unmount();
+    }
+}
+
+#[test]
+fn umount_waits_for_a_mount_that_is_just_made_anew() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let pipe = directory.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let (options, samples) = (["restarts=5"], content());
+        let mount = Mount::attempt_with_samples(transport, &samples, &options, |mut command| {
+            command.env("FFRFS_TEST_NO_RESEND", "1");
+            command.env("FFRFS_TEST_BEFORE_MOUNTING_ANEW", &pipe);
+            command
+        });
+        let mount = mount.unwrap();
+        let supervisor = parent_of(mount.pid());
+        send(mount.pid(), Signal::SIGKILL);
+        wait_until("the dead mount is taken away", LIMIT, || !mount.is_mounted());
+        let mut umount = Command::new(FFRFS).arg("umount").arg(mount.point()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(umount.try_wait().unwrap().is_none(), "{transport:?}: it waits for the mount");
+        drop(fs::File::options().write(true).open(&pipe).unwrap());
+        assert!(umount.wait().unwrap().success(), "{}", mount.log());
+        assert!(!mount.is_mounted() && !is_running(supervisor), "{}", mount.log());
+    });
+}
+
+/// A mount in the mount namespace of another process, which ends with the value.
+struct Elsewhere {
+    process: Child,
+    point: TempDir,
+}
+
+impl Elsewhere {
+    fn new(transport: Transport, container: &Path) -> Self {
+        let sleep = ["--mount", "--propagation", "private", "sleep", "1000"];
+        let process = Command::new("unshare").args(sleep).spawn().unwrap();
+        let elsewhere = Self { process, point: temp_dir() };
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
+        let pid = elsewhere.process.id().to_string();
+        wait_until("it has its own namespace", LIMIT, || namespace(&pid) != namespace("self"));
+        let helper = temp_dir();
+        let helper = helper.path().join("mount.ffrfs");
+        symlink(FFRFS, &helper).unwrap();
+        let mut mount = Command::new(helper);
+        mount.args([container, elsewhere.point.path()]).arg("-N").arg(elsewhere.namespace());
+        let option = format!("restarts=5,{}", transport.option().unwrap());
+        run(mount.args(["-o", &option])).ok();
+        elsewhere
+    }
+
+    fn namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/mnt", self.process.id()).into()
+    }
+
+    /// A command there, whose last word is a path in the mount.
+    fn command(&self, words: &[&str], name: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--mount={}", self.namespace().display())).args(words);
+        command.arg(self.point.path().join(name));
+        command
+    }
+
+    fn says(&self, words: &[&str], name: &str) -> String {
+        run(&mut self.command(words, name)).ok().text().trim().to_owned()
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.command(&["umount", "-l"], "").stderr(Stdio::null()).status();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_mount_in_another_namespace_that_was_unmounted_is_not_made_anew_nor_what_has_its_number_aborted()
+ {
+    if !have(Need::Root) || !have(Need::Program("nsenter")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let disk = Disk::new(&content());
+        let elsewhere = Elsewhere::new(transport, &disk.container());
+        let info = elsewhere.says(&["cat"], ".ffrfs/info.json");
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        let daemon = info["pid"].as_i64().unwrap() as i32;
+        let (supervisor, number) = (parent_of(daemon), elsewhere.says(&["stat", "-c", "%d"], ""));
+        disk.slow_down(Duration::from_secs(30));
+        let mut reader = elsewhere.command(&["cat"], &name(40));
+        let mut reader = reader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        disk.slow_down(Duration::ZERO);
+        // It looks only when there is another mount.
+        send(supervisor, Signal::SIGSTOP);
+        send(daemon, Signal::SIGKILL);
+        run(&mut elsewhere.command(&["umount", "-f", "-l"], "")).ok();
+        assert!(!reader.wait().unwrap().success());
+        let victim = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=0"]);
+        let same = fs::metadata(victim.point()).unwrap().dev().to_string() == number;
+        send(supervisor, Signal::SIGCONT);
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
+        assert!(victim.read(name(3)).is_ok_and(|bytes| bytes == content()[3]), "same: {same}");
+        let table = elsewhere.command(&["cat", "/proc/self/mounts"], "").output().unwrap().stdout;
+        let table = String::from_utf8_lossy(&table).into_owned();
+        assert!(!table.contains(&*elsewhere.point.path().to_string_lossy()), "{table}");
+        victim.unmount();
+    });
 }

@@ -3,15 +3,20 @@
 use super::Supervision;
 use crate::daemon::mount::ours;
 use crate::daemon::mount::terminal::Died;
+use crate::daemon::sandbox::Unmounter;
 use crate::failure::{Exit, Failure};
+use crate::io::mount::mount_id::Made;
 use crate::io::process::workers::Ending;
 use nix::sys::signal::Signal;
+use std::io;
 
 impl Supervision<'_> {
     /// The first worker has died before it told of a mount.
     pub(super) fn died_first(&mut self, ending: Ending) -> Result<Option<u8>, Failure> {
-        // It may have mounted.
-        let _ = ours::undo(&self.target, self.before.as_deref());
+        // It may have mounted; in another namespace nobody can tell which mount that was.
+        if self.request.namespace.is_none() {
+            let _ = ours::undo(&self.target, self.before.as_deref());
+        }
         let is_asked_to = matches!(ending, Ending::Killed(Signal::SIGINT | Signal::SIGTERM));
         match (self.is_leaving || is_asked_to, self.is_daemon) {
             (true, false) => Ok(Some(Exit::Ok as u8)),
@@ -43,7 +48,7 @@ impl Supervision<'_> {
             && let Some(made) = self.told.as_ref().map(|told| told.made.clone())
         {
             self.let_go();
-            if let Err(error) = ours::unmount(&self.target, &made) {
+            if let Err(error) = self.unmount(&made) {
                 tracing::error!("{}: cannot unmount: {error}", self.target);
             }
         }
@@ -61,7 +66,7 @@ impl Supervision<'_> {
     pub(super) fn leave(&mut self) -> u8 {
         let made = self.told.as_ref().map(|told| told.made.clone()).unwrap_or_default();
         self.let_go();
-        match ours::unmount(&self.target, &made) {
+        match self.unmount(&made) {
             Ok(()) => {
                 tracing::info!("unmounted from {}", self.target);
                 Exit::Ok as u8
@@ -70,6 +75,18 @@ impl Supervision<'_> {
                 tracing::error!("{}: cannot unmount: {error}", self.target);
                 Exit::Mount as u8
             }
+        }
+    }
+
+    /// As [`ours::unmount`], also of a mount in another mount namespace.
+    pub(super) fn unmount(&self, made: &Made) -> io::Result<()> {
+        match (&self.request.namespace, self.target.directory()) {
+            (Some(namespace), Some(directory)) => {
+                let unmounter = Unmounter::start(directory, Some(namespace));
+                let ended = || io::Error::other("its mount namespace cannot be entered");
+                unmounter.ok_or_else(ended)?.unmount(made, true)
+            }
+            _ => ours::unmount(&self.target, made),
         }
     }
 

@@ -106,7 +106,7 @@ impl Supervision<'_> {
         // One whose connection was aborted is still there, dead. What has taken its place since is left alone: without its ID,
         // by its number it could be a new mount.
         let made = self.told.take().map(|told| told.made).filter(|made| made.id.is_some());
-        let _ = ours::unmount(&self.target, &made.unwrap_or_default());
+        let _ = self.unmount(&made.unwrap_or_default());
         Exit::Ok as u8
     }
 }
