@@ -191,6 +191,13 @@ fn all_children_of(process: i32) -> usize {
     children.unwrap().split_whitespace().count()
 }
 
+/// Whether a process holds a label, as a supervisor does once a daemon has told of its mount.
+fn knows_a_mount(process: i32) -> bool {
+    let opened = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut files = opened.filter_map(|fd| fs::read_link(fd.path()).ok());
+    files.any(|file| file.to_string_lossy().starts_with("/memfd:ffrfs-mount:"))
+}
+
 #[test]
 fn a_supervisor_that_is_the_first_process_of_a_container_leaves_no_dead_ones() {
     if !have(Need::Root) || !have(Need::Program("unshare")) {
@@ -215,10 +222,11 @@ fn a_supervisor_that_is_the_first_process_of_a_container_leaves_no_dead_ones() {
         let info = root.join(point.strip_prefix("/").unwrap()).join(".ffrfs/info.json");
         let mut before = Vec::new();
         for _ in 0..4 {
-            // Another daemon serves.
+            // Another daemon serves, and has told of the mount: the first one that dies before ends the supervisor.
             wait_until("a daemon serves", LIMIT, || {
                 let daemons = children_of(first);
-                daemons.len() == 1 && daemons != before && fs::read(&info).is_ok()
+                let is_another = daemons.len() == 1 && daemons != before;
+                is_another && fs::read(&info).is_ok() && knows_a_mount(first)
             });
             before = children_of(first);
             send(before[0], Signal::SIGKILL);

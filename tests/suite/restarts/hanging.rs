@@ -43,6 +43,8 @@ def read(number):
         with open(f'{point}/{number:06}', 'rb') as file:
             if hashlib.sha256(file.read()).hexdigest() != sums[number]:
                 wrong.append(f'sample {number}')
+            # The next reader of it sends a request, too.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     except OSError as error:
         wrong.append(str(error))
     done.append(number)
@@ -55,15 +57,14 @@ def stores():
 
 threading.Thread(target=steal, daemon=True).start()
 readers = []
-for number in range(len(sums)):
-    time.sleep(0.05)
-    if stolen:
-        break
-    readers.append(threading.Thread(target=read, args=[number], daemon=True))
+late = time.monotonic() + 60
+while not stolen:
+    assert time.monotonic() < late, 'the daemon has taken all reads'
+    readers.append(threading.Thread(target=read, args=[len(readers) % len(sums)], daemon=True))
     readers[-1].start()
+    time.sleep(0.05)
 os.write(hints, f'{stolen[0]}\n'.encode())
 os.close(hints)
-late = time.monotonic() + 60
 while not stores():
     assert time.monotonic() < late, 'no thread waits for the page'
     time.sleep(0.01)
