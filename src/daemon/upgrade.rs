@@ -26,9 +26,10 @@ const ENDING: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long another program may take to serve. Debug builds take so many seconds as a variable says, for tests.
+/// How long another program may take to serve. With the feature `test-hooks`, a variable says how
+/// many seconds.
 pub(crate) fn starting() -> Duration {
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     if let Some(seconds) = std::env::var("FFRFS_TEST_STARTING").ok().and_then(|it| it.parse().ok())
     {
         return Duration::from_secs(seconds);

@@ -22,7 +22,7 @@ mod negotiation;
 mod ops;
 mod options;
 mod prefetch;
-#[cfg(debug_assertions)]
+#[cfg(feature = "test-hooks")]
 mod provoked;
 mod queue;
 mod reads;

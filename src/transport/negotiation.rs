@@ -169,10 +169,10 @@ impl Negotiation {
     }
 }
 
-/// Whether to do without what Linux 6.9 brought for mounts that outlive their daemon: debug builds can be tried and measured so
-/// on any kernel, by a variable.
+/// Whether to do without what Linux 6.9 brought for mounts that outlive their daemon. With the feature `test-hooks`, a
+/// variable says so, and older kernels can be tried and measured on any kernel.
 fn is_to_act_as_older() -> bool {
-    cfg!(debug_assertions) && std::env::var_os("FFRFS_TEST_NO_RESEND").is_some()
+    cfg!(feature = "test-hooks") && std::env::var_os("FFRFS_TEST_NO_RESEND").is_some()
 }
 
 #[cfg(test)]

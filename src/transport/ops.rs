@@ -102,7 +102,7 @@ impl Ops {
     }
 
     pub(super) fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Lookup, Errno> {
-        #[cfg(debug_assertions)]
+        #[cfg(feature = "test-hooks")]
         super::provoked::note(name);
         let control = self.vfs.is_control_name(parent, name);
         let found = self.vfs.lookup(parent, name);

@@ -1,5 +1,5 @@
 //! Failures that a test asks for: a panic of a thread that reads the source, or an error of all threads that take requests. Only
-//! debug builds have them.
+//! builds with the feature `test-hooks` have them.
 
 use std::env;
 use std::io;

@@ -18,7 +18,7 @@ const SHORT_BYTES: u64 = 1 << 20;
 /// See [`ReadError`]. After `Absent` (only if it `may_wait`) the caller has [`Store::begin`] fetch the bytes, and
 /// calls again.
 pub(super) fn fetch(store: &Store, span: &mut Span, may_wait: bool) -> Result<(), ReadError> {
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     super::provoked::panic_if_asked();
     match store.part(span.part()).bytes() {
         Bytes::Local(file) if file.may_hang() && !may_wait => Err(ReadError::WouldBlock),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20);
 /// Everything that holds on a kernel with Landlock 4 or newer.
 const WHOLE: &str = "files, network, system calls, capabilities, privileges";
-/// Debug builds of the daemon try these, at the start and at each SIGHUP.
+/// A daemon with the feature `test-hooks` tries these, at the start and at each SIGHUP.
 const ESCAPE: &str = "FFRFS_TEST_ESCAPE";
 
 /// What a daemon must not do, and the error that it gets.

@@ -93,7 +93,7 @@ pub(super) fn prepare(
             }
         }
     };
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     if resumed.is_next && !is_resumed {
         wait_for_test("FFRFS_TEST_BEFORE_MOUNTING_ANEW");
     }
@@ -128,9 +128,9 @@ pub(super) fn prepare(
     })
 }
 
-/// Reads the file that a variable names, past the page cache: for tests of what happens to a process at this moment. Only debug
-/// builds do so.
-#[cfg(debug_assertions)]
+/// Reads the file that a variable names, past the page cache: for tests of what happens to a process at this moment. Only
+/// builds with the feature `test-hooks` do so.
+#[cfg(feature = "test-hooks")]
 pub(super) fn wait_for_test(variable: &str) {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;

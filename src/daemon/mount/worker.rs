@@ -55,7 +55,7 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     });
     let serving = prepared.and_then(Service::start).and_then(|serving| {
         // For tests of a process that dies or hangs once it has mounted, before it has told of that.
-        #[cfg(debug_assertions)]
+        #[cfg(feature = "test-hooks")]
         prepare::wait_for_test("FFRFS_TEST_BEFORE_TELLING");
         match told::tell(messages, &serving) {
             Ok(()) => Ok(serving),

@@ -1,5 +1,5 @@
 //! A daemon that behaves as if a container had taken it over, for the tests: it tries what it must not, and says how that
-//! ended. Only debug builds have it.
+//! ended. Only builds with the feature `test-hooks` have it.
 
 use std::fs::File;
 use std::io;

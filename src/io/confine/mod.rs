@@ -10,7 +10,7 @@ mod threads;
 
 pub use files::landlock_version;
 pub use rights::{Capability, hide_memory, needed};
-#[cfg(debug_assertions)]
+#[cfg(feature = "test-hooks")]
 pub use rights::{reach, trace_parent};
 
 use std::collections::BTreeSet;

@@ -124,7 +124,7 @@ pub fn hide_memory() {
 ///
 /// # Errors
 /// It is forbidden.
-#[cfg(debug_assertions)]
+#[cfg(feature = "test-hooks")]
 pub fn reach(process: i32) -> io::Result<()> {
     // SAFETY: signal 0 is not sent; the call takes three numbers, and touches no memory.
     match unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) } {
@@ -137,7 +137,7 @@ pub fn reach(process: i32) -> io::Result<()> {
 ///
 /// # Errors
 /// It is forbidden.
-#[cfg(debug_assertions)]
+#[cfg(feature = "test-hooks")]
 pub fn trace_parent() -> io::Result<()> {
     let parent = nix::unistd::getppid().as_raw();
     let none = std::ptr::null_mut::<libc::c_void>();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Debug builds with this variable can be asked for it.
+/// A daemon with this variable can be asked for it, if it was built with the feature `test-hooks`.
 const ALLOWS: &str = "FFRFS_TEST_PANIC";
 
 fn read(mount: &Mount, number: usize) -> io::Result<Vec<u8>> {

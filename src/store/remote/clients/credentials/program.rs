@@ -76,9 +76,9 @@ pub(super) fn run(line: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// How long the process outside may take; debug builds can be told to wait for less, for tests of one that hangs.
+/// How long the process outside may take. With the feature `test-hooks`, a variable says how long, for tests of one that hangs.
 fn patience() -> Duration {
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "test-hooks")]
     if let Some(millis) = std::env::var("FFRFS_TEST_PROGRAM_MS").ok().and_then(|it| it.parse().ok())
     {
         return Duration::from_millis(millis);
