@@ -1,5 +1,6 @@
 //! What h5py wrote, files that lie, and any chunks against a model.
 
+mod groups;
 mod heads;
 mod model;
 mod repeated;
