@@ -16,6 +16,8 @@ FILTERS = {
     "shuffled": {"compression": "gzip", "shuffle": True},
     "checked": {"compression": "lzf", "shuffle": True, "fletcher32": True}, "sum": {"fletcher32": True},
 }
+# Those that take bits away; an h5py without an encoder of szip reads no such file.
+PACKED = {"szip_nn": {"compression": "szip"}, "szip_ec": {"compression": "szip", "compression_opts": ("ec", 10)}}
 TYPES = ("<f4", ">f8", "|u1", "<i2", ">u4", "<c8", "|b1", "<f2")
 
 
@@ -58,6 +60,7 @@ def fill(file, seed):
         dtype = TYPES[number % len(TYPES)]
         values = noise.integers(0, 2, shape).astype(dtype)
         file.create_dataset(f"small/{filters}/{number}", data=values, chunks=chunks, maxshape=most, **FILTERS[filters])
+    pack(file, noise)
     for number in range(1500):
         file[f"names/a name that is not very short {number}"] = numpy.int32(number)
     # Written, grown, cut again; in any order, with holes.
@@ -74,6 +77,26 @@ def fill(file, seed):
     images = file.create_dataset("encoded", (ROWS,), h5py.vlen_dtype(numpy.uint8))
     for number in range(ROWS):
         images[number] = numpy.frombuffer(b"\xff\xd8\xff" + noise.bytes(choose.randint(0, 3000)), numpy.uint8)
+
+
+def pack(file, noise):
+    """Rows in chunks of the filters that take bits away."""
+    for number, dtype in enumerate(("<f4", ">f8", "|u1", "<i2", ">u4", "<i8")):
+        values = numpy.cumsum(noise.integers(-2, 3, (ROWS, 5)), axis=0).astype(dtype) * numpy.dtype(dtype).type(1.25)
+        values = values.astype(dtype)
+        places = 2 if values.dtype.kind == "f" else 0
+        file.create_dataset(f"packed/scaled{number}", data=values, chunks=(70, 5), scaleoffset=places)
+        for name, options in PACKED.items() if "szip" in h5py.filters.encode else ():
+            file.create_dataset(f"packed/{name}{number}", data=values, chunks=(70, 5), **options)
+        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        options.set_chunk((70, 3))
+        options.set_filter(h5py.h5z.FILTER_NBIT, h5py.h5z.FLAG_OPTIONAL, ())
+        record = numpy.dtype([("a", dtype), ("b", "S3"), ("c", ">u2", (3,))])
+        shape = h5py.h5s.create_simple((ROWS, 5))
+        dataset = h5py.h5d.create(file["packed"].id, b"record%d" % number, h5py.h5t.py_create(record), shape, options)
+        records = numpy.zeros((ROWS, 5), record)
+        records["a"], records["b"], records["c"][..., 1] = values, b"ab", noise.integers(0, 99, (ROWS, 5))
+        h5py.Dataset(dataset)[...] = records
 
 
 @pytest.fixture(scope="module", params=range(len(LIBVERS)))
@@ -110,7 +133,7 @@ def test_every_dataset_is_what_h5py_reads(ffrfs, container, transport):
 def test_every_row_in_any_order_is_what_h5py_reads(ffrfs, container, transport):
     order = random.Random(7)
     with mount(ffrfs, [container], transport, "--rows") as folder, h5py.File(container) as file:
-        for name in ("images", "cut", "labels", "edited", "many/fixed", "many/tree"):
+        for name in ("images", "cut", "labels", "edited", "many/fixed", "many/tree", "packed/scaled0", "packed/record3"):
             values = file[name][()]
             assert len(list((folder / name).iterdir())) == len(values)
             for row in order.sample(range(len(values)), len(values)):

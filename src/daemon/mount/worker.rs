@@ -1,7 +1,7 @@
 //! A process that serves a mount for a supervisor.
 
 use super::limits;
-use super::prepare::{self, prepare};
+use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
 use super::told::{self, Resumed, Told};
 use crate::daemon::serve::{Service, Serving};
@@ -56,7 +56,7 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     let serving = prepared.and_then(Service::start).and_then(|serving| {
         // For tests of a process that dies or hangs once it has mounted, before it has told of that.
         #[cfg(feature = "test-hooks")]
-        prepare::wait_for_test("FFRFS_TEST_BEFORE_TELLING");
+        super::prepare::wait_for_test("FFRFS_TEST_BEFORE_TELLING");
         match told::tell(messages, &serving) {
             Ok(()) => Ok(serving),
             Err(error) if !is_first && has_nobody(&error) => {

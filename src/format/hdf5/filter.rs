@@ -1,22 +1,33 @@
-//! What chunks are filtered by: deflate, shuffle, fletcher32, LZF, bzip2 and zstd. Chunks with another filter cannot be decoded.
+//! What chunks are filtered by: those of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), LZF, bzip2
+//! and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
 //! u8 2 | u8 filters | filters: u16 ID | (from 256 on) u16 length of the name | u16 flags | u16 values | name | values
 //! ```
 //!
-//! Imports the input, LZF and the codecs.
+//! Imports the input and the codecs.
+
+mod bits;
+mod lzf;
+mod nbit;
+mod scaleoffset;
+mod szip;
+#[cfg(test)]
+mod tests;
 
 use super::super::Result;
 use super::super::codec::{self, Codec};
 use super::input::{Fields, number};
-use super::lzf;
 use crate::format::{Fault, Progress, counted};
 use std::borrow::Cow;
 
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
+const SZIP: u16 = 4;
+const NBIT: u16 = 5;
+const SCALEOFFSET: u16 = 6;
 /// PyTables'.
 const BZIP2: u16 = 307;
 const LZF: u16 = 32_000;
@@ -40,8 +51,8 @@ pub(super) fn most_stored(chunk_bytes: u64) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter {
     id: u16,
-    /// Its first value: for shuffle, the bytes of an element.
-    value: u32,
+    /// For shuffle, the first one is the bytes of an element.
+    values: Box<[u32]>,
 }
 
 impl Filter {
@@ -67,8 +78,8 @@ impl Filter {
             if version == 1 && values & 1 == 1 {
                 fields.take(4)?;
             }
-            let value = number(stored.get(..4).unwrap_or_default()) as u32;
-            filters.push(Self { id, value });
+            let values = stored.chunks_exact(4).map(|value| number(value) as u32).collect();
+            filters.push(Self { id, values });
         }
         Ok(filters)
     }
@@ -76,10 +87,9 @@ impl Filter {
     /// What it is called, if it cannot be undone here.
     pub(super) fn missing(&self) -> Option<String> {
         let name = match self.id {
-            DEFLATE | SHUFFLE | FLETCHER32 | BZIP2 | LZF | ZSTD => return None,
-            4 => "szip",
-            5 => "nbit",
-            6 => "scaleoffset",
+            DEFLATE | SHUFFLE | FLETCHER32 | SZIP | NBIT | SCALEOFFSET | BZIP2 | LZF | ZSTD => {
+                return None;
+            }
             32_001 => "blosc",
             32_004 => "lz4",
             32_008 => "bitshuffle",
@@ -93,7 +103,12 @@ impl Filter {
     /// Whether it sorts the bytes of elements of another size than this one. A second one in a pipeline has no size: the library
     /// leaves it out of all chunks.
     pub(super) fn is_of_others(&self, element: u32) -> bool {
-        self.id == SHUFFLE && self.value != 0 && self.value != element
+        self.id == SHUFFLE && ![0, element].contains(&self.element())
+    }
+
+    /// The bytes of the elements that are sorted.
+    fn element(&self) -> u32 {
+        self.values.first().copied().unwrap_or(0)
     }
 
     pub(super) fn is_checksum(&self) -> bool {
@@ -106,6 +121,9 @@ impl Filter {
             DEFLATE => codec::decode(Codec::Zlib, bytes, out),
             BZIP2 => codec::decode(Codec::Bzip2, bytes, out),
             LZF => lzf::decode(bytes, out),
+            SZIP => szip::decode(&self.values, bytes, out),
+            NBIT => nbit::decode(&self.values, bytes, out),
+            SCALEOFFSET => scaleoffset::decode(&self.values, bytes, out),
             ZSTD => codec::decode(Codec::Zstd, bytes, out),
             _ => Err(format!("it needs {}", self.missing().unwrap_or_default())),
         }
@@ -117,13 +135,11 @@ impl Filter {
             DEFLATE => Codec::Zlib,
             BZIP2 => Codec::Bzip2,
             ZSTD => Codec::Zstd,
-            LZF => {
-                let length = lzf::length(bytes).ok_or("LZF ends early")?;
-                if length > most {
-                    return Err(too_long(most));
-                }
-                let mut out = vec![0; length];
-                return lzf::decode(bytes, &mut out).map(|()| out);
+            LZF => return self.decompress_to(lzf::length(bytes), bytes, most),
+            SZIP => return self.decompress_to(szip::length(bytes), bytes, most),
+            NBIT => return self.decompress_to(nbit::length(&self.values), bytes, most),
+            SCALEOFFSET => {
+                return self.decompress_to(scaleoffset::length(&self.values), bytes, most);
             }
             _ => return Err(format!("it needs {}", self.missing().unwrap_or_default())),
         };
@@ -143,6 +159,21 @@ impl Filter {
             }
             rest = rest.get(step.taken..).unwrap_or_default();
         }
+    }
+
+    /// The same of what says how many bytes it decompresses to.
+    fn decompress_to(
+        &self,
+        length: Option<usize>,
+        bytes: &[u8],
+        most: usize,
+    ) -> Result<Vec<u8>, String> {
+        let length = length.ok_or("it does not say how many bytes it has")?;
+        if length > most {
+            return Err(too_long(most));
+        }
+        let mut out = vec![0; length];
+        self.decompress(bytes, &mut out).map(|()| out)
     }
 
     fn is_left_out(place: usize, mask: u32) -> bool {
@@ -200,8 +231,10 @@ pub(super) fn decode<'a>(
     let mut bytes = Cow::Borrowed(stored);
     for (filter, before) in steps.into_iter().rev() {
         bytes = match filter.id {
-            SHUFFLE if filter.value == 0 => return Err("elements were sorted by no size".into()),
-            SHUFFLE => Cow::Owned(unshuffled(&bytes, filter.value as usize)),
+            SHUFFLE if filter.element() == 0 => {
+                return Err("elements were sorted by no size".into());
+            }
+            SHUFFLE => Cow::Owned(unshuffled(&bytes, filter.element() as usize)),
             FLETCHER32 => checked(bytes)?,
             _ => Cow::Owned(match before {
                 // No more than a chunk, which was bounded when its dataset was opened.
@@ -292,113 +325,4 @@ fn fletcher32(bytes: &[u8]) -> u32 {
         (low, high) = (fold(low), fold(high));
     }
     fold(high) << 16 | fold(low)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_that_were_sorted_by_place_are_elements_again() {
-        for element in [1, 2, 3, 4, 8, 16] {
-            let count = 5;
-            let plain: Vec<u8> = (0..element * count + 1).map(|i| i as u8).collect();
-            let mut sorted: Vec<u8> = (0..element)
-                .flat_map(|place| (0..count).map(move |i| (i * element + place) as u8))
-                .collect();
-            sorted.push(*plain.last().unwrap());
-            assert_eq!(unshuffled(&sorted, element), plain, "{element}");
-        }
-    }
-
-    #[test]
-    fn fletcher32_is_that_of_the_library() {
-        // From a file that h5py wrote: arange(6) as <i2.
-        let bytes: Vec<u8> = (0..6_i16).flat_map(i16::to_le_bytes).collect();
-        assert_eq!(fletcher32(&bytes), fletcher32(&bytes));
-        assert_eq!(fletcher32(b"ab"), 0x6162_6162);
-    }
-
-    #[test]
-    fn what_is_decoded_to_its_place_is_what_is_decoded() {
-        let filter = |id| Filter { id, value: 2 };
-        let lists = [vec![LZF], vec![SHUFFLE, LZF], vec![LZF, FLETCHER32], vec![LZF, LZF], vec![]];
-        for (ids, mask) in lists.iter().flat_map(|ids| (0..4).map(move |mask| (ids, mask))) {
-            let filters: Vec<_> = ids.iter().copied().map(filter).collect();
-            for stored in [&b"\x02abc\xa0\x02"[..], b"abcdefghij", b"abc", b""] {
-                let mut out = [0; 10];
-                let decoded = decode(&filters, mask, stored, 10);
-                let to = decode_to(&filters, mask, stored, &mut out);
-                assert_eq!(to.is_ok(), decoded.is_ok(), "{ids:?} {mask} {stored:?}");
-                assert!(decoded.is_err() || decoded.unwrap().as_ref() == out);
-            }
-        }
-    }
-
-    #[test]
-    fn bzip2_is_decoded() {
-        // `bz2.compress(bytes(range(30)) + b"0" * 270)`
-        let stored =
-            b"\x42\x5a\x68\x39\x31\x41\x59\x26\x53\x59\xc0\xbf\x17\x59\x00\x00\x00\x68\x00\xff\
-            \xff\xff\xfe\x40\x00\x00\x08\x20\x00\x22\x20\x02\x30\x8c\x08\xc2\x7a\x86\x30\x00\
-            \x4c\x00\x04\xce\x4a\x63\xa1\x2a\x5b\x1b\xc7\xce\x73\xe1\x1e\xbb\x94\xe9\x5b\x5f\
-            \xcf\x71\x9d\x6e\x64\x11\x30\x07\xe2\xee\x48\xa7\x0a\x12\x18\x17\xe2\xeb\x20";
-        let expected = [(0..30).collect(), vec![b'0'; 270]].concat();
-        let bzip2 = Filter { id: BZIP2, value: 9 };
-        assert_eq!(bzip2.missing(), None);
-        for filters in [vec![bzip2.clone()], vec![Filter { id: LZF, value: 0 }, bzip2]] {
-            let mask = u32::from(filters.len() > 1);
-            assert_eq!(decode(&filters, mask, stored, 300).unwrap().as_ref(), expected);
-            assert!(decode(&filters, mask, &stored[..stored.len() / 2], 300).is_err());
-        }
-    }
-
-    #[test]
-    fn a_shuffle_without_a_size_is_only_left_out() {
-        let filters = [2, 0].map(|value| Filter { id: SHUFFLE, value });
-        assert!(!filters.iter().any(|filter| filter.is_of_others(2)));
-        assert!(filters[0].is_of_others(4));
-        assert_eq!(decode(&filters, 2, b"acbd", 4).unwrap().as_ref(), b"abcd");
-        let said = decode(&filters, 0, b"acbd", 4).unwrap_err().to_string();
-        assert!(said.contains("sorted by no size"), "{said}");
-    }
-
-    #[test]
-    fn what_was_compressed_twice_is_decoded_within_the_bounds_of_a_chunk() {
-        let elements: Vec<u8> =
-            (0..90_000_u32).flat_map(|i| ((i / 7) as u16).to_le_bytes()).collect();
-        let zlib = |bytes: &[u8]| miniz_oxide::deflate::compress_to_vec_zlib(bytes, 1);
-        let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 1).unwrap();
-        let filters =
-            |ids: &[u16]| ids.iter().map(|id| Filter { id: *id, value: 2 }).collect::<Vec<_>>();
-        for (ids, stored) in [
-            (&[DEFLATE, DEFLATE][..], zlib(&zlib(&elements))),
-            (&[DEFLATE, ZSTD], zstd(&zlib(&elements))),
-            (&[ZSTD, DEFLATE, DEFLATE], zlib(&zlib(&zstd(&elements)))),
-        ] {
-            let decoded = decode(&filters(ids), 0, &stored, elements.len()).unwrap();
-            assert!(decoded.as_ref() == elements, "{ids:?}");
-            assert!(decode(&filters(ids), 0, &stored[..stored.len() / 2], elements.len()).is_err());
-        }
-        // Literals that are LZF of "abcabcabca" again.
-        let once = b"\x02abc\xa0\x02";
-        let twice = [&[once.len() as u8 - 1][..], once].concat();
-        assert_eq!(decode(&filters(&[LZF, LZF]), 0, &twice, 10).unwrap().as_ref(), b"abcabcabca");
-        // A bomb: what is between is longer than anything that a filter makes of a chunk.
-        for bomb in [zlib(&vec![0; 1 << 20]), zstd(&vec![0; 1 << 20])] {
-            let id = if bomb.first() == Some(&0x78) { DEFLATE } else { ZSTD };
-            let said = decode(&filters(&[DEFLATE, id]), 0, &bomb, 10).unwrap_err().to_string();
-            assert!(said.contains("over 65556 bytes in between"), "{said}");
-        }
-    }
-
-    #[test]
-    fn a_wrong_checksum_is_said() {
-        let filters = [Filter { id: FLETCHER32, value: 0 }];
-        let good = [&b"ab"[..], &0x6162_6162_u32.to_le_bytes()].concat();
-        assert_eq!(decode(&filters, 0, &good, 2).unwrap().as_ref(), b"ab");
-        assert_eq!(decode(&filters, 1, b"ab", 2).unwrap().as_ref(), b"ab");
-        let said = decode(&filters, 0, b"ac\0\0\0\0", 2).unwrap_err();
-        assert!(said.to_string().contains("fletcher32: checksum mismatch"), "{said}");
-    }
 }

@@ -14,7 +14,6 @@ mod filter;
 mod group;
 mod heap;
 mod input;
-mod lzf;
 mod notes;
 mod object;
 mod padded;
