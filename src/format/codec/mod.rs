@@ -1,6 +1,7 @@
 //! Compressed bytes → bytes: one file for each codec, which decodes all at once ([`decode`]) and step by step
 //! ([`decoder`]). No memory is taken because the input claims to need it, beyond [`MAX_WINDOW_BYTES`].
 
+pub(super) mod block;
 mod bzip2;
 mod deflate;
 mod deflate64;

@@ -1,5 +1,5 @@
-//! What chunks are filtered by: those of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), LZF, bzip2
-//! and zstd. Chunks with another filter cannot be decoded.
+//! What chunks are filtered by: those of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), and of others
+//! LZF, bzip2, Blosc, LZ4, bitshuffle and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
@@ -9,9 +9,14 @@
 //! Imports the input and the codecs.
 
 mod bits;
+mod bitshuffle;
+mod blosc;
+mod blosclz;
+mod lz4;
 mod lzf;
 mod nbit;
 mod scaleoffset;
+mod shuffle;
 mod szip;
 #[cfg(test)]
 mod tests;
@@ -31,6 +36,9 @@ const SCALEOFFSET: u16 = 6;
 /// PyTables'.
 const BZIP2: u16 = 307;
 const LZF: u16 = 32_000;
+const BLOSC: u16 = 32_001;
+const LZ4: u16 = 32_004;
+const BITSHUFFLE: u16 = 32_008;
 const ZSTD: u16 = 32_015;
 /// The checksum behind a chunk.
 const SUM_BYTES: usize = 4;
@@ -87,12 +95,8 @@ impl Filter {
     /// What it is called, if it cannot be undone here.
     pub(super) fn missing(&self) -> Option<String> {
         let name = match self.id {
-            DEFLATE | SHUFFLE | FLETCHER32 | SZIP | NBIT | SCALEOFFSET | BZIP2 | LZF | ZSTD => {
-                return None;
-            }
-            32_001 => "blosc",
-            32_004 => "lz4",
-            32_008 => "bitshuffle",
+            DEFLATE | SHUFFLE | FLETCHER32 | SZIP | NBIT | SCALEOFFSET => return None,
+            BZIP2 | LZF | BLOSC | LZ4 | BITSHUFFLE | ZSTD => return None,
             32_013 => "zfp",
             32_026 => "blosc2",
             id => return Some(format!("filter {id}")),
@@ -124,6 +128,9 @@ impl Filter {
             SZIP => szip::decode(&self.values, bytes, out),
             NBIT => nbit::decode(&self.values, bytes, out),
             SCALEOFFSET => scaleoffset::decode(&self.values, bytes, out),
+            BLOSC => blosc::decode(bytes, out),
+            LZ4 => lz4::decode(bytes, out),
+            BITSHUFFLE => bitshuffle::decode(&self.values, bytes, out),
             ZSTD => codec::decode(Codec::Zstd, bytes, out),
             _ => Err(format!("it needs {}", self.missing().unwrap_or_default())),
         }
@@ -135,13 +142,7 @@ impl Filter {
             DEFLATE => Codec::Zlib,
             BZIP2 => Codec::Bzip2,
             ZSTD => Codec::Zstd,
-            LZF => return self.decompress_to(lzf::length(bytes), bytes, most),
-            SZIP => return self.decompress_to(szip::length(bytes), bytes, most),
-            NBIT => return self.decompress_to(nbit::length(&self.values), bytes, most),
-            SCALEOFFSET => {
-                return self.decompress_to(scaleoffset::length(&self.values), bytes, most);
-            }
-            _ => return Err(format!("it needs {}", self.missing().unwrap_or_default())),
+            _ => return self.decompress_to(self.length(bytes), bytes, most),
         };
         let mut decoder = codec::decoder(codec, None)?.ok_or("it has no decoder")?;
         let (mut rest, mut out, mut buffer) = (bytes, Vec::new(), vec![0; STEP_BYTES]);
@@ -158,6 +159,20 @@ impl Filter {
                 return Err(format!("it ends after {}", counted(out.len(), "byte")));
             }
             rest = rest.get(step.taken..).unwrap_or_default();
+        }
+    }
+
+    /// How many bytes this decompresses to, if it says so.
+    fn length(&self, bytes: &[u8]) -> Option<usize> {
+        match self.id {
+            LZF => lzf::length(bytes),
+            SZIP => szip::length(bytes),
+            NBIT => nbit::length(&self.values),
+            SCALEOFFSET => scaleoffset::length(&self.values),
+            BLOSC => blosc::length(bytes),
+            LZ4 => lz4::length(bytes),
+            BITSHUFFLE => bitshuffle::length(&self.values, bytes),
+            _ => None,
         }
     }
 
@@ -234,7 +249,7 @@ pub(super) fn decode<'a>(
             SHUFFLE if filter.element() == 0 => {
                 return Err("elements were sorted by no size".into());
             }
-            SHUFFLE => Cow::Owned(unshuffled(&bytes, filter.element() as usize)),
+            SHUFFLE => Cow::Owned(shuffle::undo(&bytes, filter.element() as usize)),
             FLETCHER32 => checked(bytes)?,
             _ => Cow::Owned(match before {
                 // No more than a chunk, which was bounded when its dataset was opened.
@@ -250,40 +265,6 @@ pub(super) fn decode<'a>(
     match bytes.len() == length {
         true => Ok(bytes),
         false => Err(format!("a chunk of {}, not {length}", counted(bytes.len(), "byte")).into()),
-    }
-}
-
-/// The bytes of elements, which were sorted by their place in an element.
-fn unshuffled(bytes: &[u8], element: usize) -> Vec<u8> {
-    let count = bytes.len().checked_div(element).unwrap_or(0);
-    if element <= 1 || count <= 1 {
-        return bytes.to_vec();
-    }
-    let mut out = vec![0; bytes.len()];
-    let whole = count.saturating_mul(element);
-    match element {
-        2 => interleave::<2>(bytes, count, &mut out),
-        4 => interleave::<4>(bytes, count, &mut out),
-        8 => interleave::<8>(bytes, count, &mut out),
-        _ => {
-            for (place, column) in bytes.chunks_exact(count).take(element).enumerate() {
-                let targets = out.iter_mut().skip(place).step_by(element);
-                targets.zip(column).for_each(|(to, from)| *to = *from);
-            }
-        }
-    }
-    let (Some(to), Some(from)) = (out.get_mut(whole..), bytes.get(whole..)) else { return out };
-    to.copy_from_slice(from);
-    out
-}
-
-fn interleave<const N: usize>(bytes: &[u8], count: usize, out: &mut [u8]) {
-    let mut columns = [&[][..]; N];
-    columns.iter_mut().zip(bytes.chunks_exact(count)).for_each(|(to, from)| *to = from);
-    for (place, element) in out.as_chunks_mut::<N>().0.iter_mut().take(count).enumerate() {
-        for (to, column) in element.iter_mut().zip(&columns) {
-            *to = column.get(place).copied().unwrap_or(0);
-        }
     }
 }
 

@@ -38,6 +38,7 @@ fn what_h5py_wrote_is_shown_as_it_reads_it() {
     compare("padded-earliest.h5");
     compare("padded-latest.h5");
     compare("packed.h5");
+    compare("plugins.h5");
 }
 
 #[test]
@@ -293,14 +294,14 @@ fn what_is_said_of_datasets_and_links_names_their_paths() {
     let mut file = std::fs::read(fixture("unknown.h5")).unwrap();
     // A filter that is not known here in the place of one that is: its number stands before its name.
     let at = find(&file, b"scaleoffset", 0) - 8;
-    file[at..at + 2].copy_from_slice(&32_008_u16.to_le_bytes());
+    file[at..at + 2].copy_from_slice(&32_013_u16.to_le_bytes());
     let container = open(&file).unwrap();
     let said = container.warnings().join("\n");
     for word in [
         "t: \"g/h/short\" has integers of another precision",
         "\"g/h/bfloat\" has floats of another format",
         "\"g/h/references\" has references",
-        "\"g/h/scaled\" cannot be read: it needs filter 32008 (bitshuffle)",
+        "\"g/h/scaled\" cannot be read: it needs filter 32013 (zfp)",
         "\"g/h/far\" is a link to \"other.h5:/x\"",
         "\"g/h/dangling\" is a link to nothing",
     ] {

@@ -2,6 +2,7 @@
 //!
 //! Imports `codec` of this room.
 
+use crate::format::codec::block::{lz4, snappy};
 use crate::format::codec::{self, Codec};
 use crate::format::counted;
 use std::io::Read;
@@ -42,23 +43,6 @@ pub(super) fn decode(number: i32, input: &[u8], out: &mut [u8]) -> Result<(), St
         ZSTD => codec::decode(Codec::Zstd, input, out),
         LZ4 => lz4(input, out),
         number => Err(format!("it needs {}", missing(number).unwrap_or_default())),
-    }
-}
-
-fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), String> {
-    let said = |error: snap::Error| format!("snappy: {error}");
-    let length = snap::raw::decompress_len(input).map_err(said)?;
-    if length != out.len() {
-        return Err(format!("snappy of {}, not {}", counted(length, "byte"), out.len()));
-    }
-    snap::raw::Decoder::new().decompress(input, out).map(drop).map_err(said)
-}
-
-fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String> {
-    match lz4_flex::block::decompress_into(input, out) {
-        Ok(length) if length == out.len() => Ok(()),
-        Ok(length) => Err(format!("LZ4 of {}, not {}", counted(length, "byte"), out.len())),
-        Err(error) => Err(format!("LZ4: {error}")),
     }
 }
 

@@ -16,10 +16,10 @@
 //! | k + 1 | the zeros before a one for each; then k lower bits for each |
 //! | all ones | as they are, also the reference |
 //!
-//! Imports the bits, and what undoes shuffle.
+//! Imports the bits, and shuffle.
 
 use super::bits::Bits;
-use super::unshuffled;
+use super::shuffle;
 
 const OPTION_BIG_ENDIAN: u32 = 16;
 const OPTION_NEIGHBOURS: u32 = 32;
@@ -245,7 +245,7 @@ pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<()
         }
     }
     if let Some(element) = scheme.sorted {
-        let unsorted = unshuffled(out, element);
+        let unsorted = shuffle::undo(out, element);
         out.copy_from_slice(&unsorted);
     }
     Ok(())
@@ -373,7 +373,7 @@ mod tests {
             let places = expected.chunks_exact_mut(scheme.bytes).zip(samples);
             places.for_each(|(to, sample)| scheme.write(*sample as u32, to));
             if let Some(element) = scheme.sorted {
-                expected = unshuffled(&expected, element);
+                expected = shuffle::undo(&expected, element);
             }
             let stored = [&(expected.len() as u32).to_le_bytes(), &written.bytes()[..]].concat();
             let mut out = vec![1; expected.len()];

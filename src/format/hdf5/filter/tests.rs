@@ -3,16 +3,20 @@
 use super::*;
 
 #[test]
-fn bytes_that_were_sorted_by_place_are_elements_again() {
-    for element in [1, 2, 3, 4, 8, 16] {
-        let count = 5;
-        let plain: Vec<u8> = (0..element * count + 1).map(|i| i as u8).collect();
-        let mut sorted: Vec<u8> = (0..element)
-            .flat_map(|place| (0..count).map(move |i| (i * element + place) as u8))
-            .collect();
-        sorted.push(*plain.last().unwrap());
-        assert_eq!(unshuffled(&sorted, element), plain, "{element}");
+fn lz4_is_decoded_in_blocks_that_may_be_as_they_are() {
+    let plain: Vec<u8> = (0..100).map(|i| i / 20).collect();
+    let mut stored = [&100_u64.to_be_bytes()[..], &40_u32.to_be_bytes()].concat();
+    for (block, is_plain) in plain.chunks(40).zip([false, true, false]) {
+        let block = if is_plain { block.to_vec() } else { lz4_flex::block::compress(block) };
+        stored.extend((block.len() as u32).to_be_bytes());
+        stored.extend(block);
     }
+    let filters = [Filter { id: LZ4, values: [0].into() }];
+    assert_eq!(decode(&filters, 0, &stored, 100).unwrap().as_ref(), plain);
+    for bad in [&stored[..stored.len() - 1], &stored[..10], &[]] {
+        assert!(decode(&filters, 0, bad, 100).is_err());
+    }
+    assert!(decode(&filters, 0, &stored, 99).is_err());
 }
 
 #[test]

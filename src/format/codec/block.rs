@@ -1,0 +1,28 @@
+//! Codecs of blocks, which know nothing of streams: all of a block is decoded at once, to as many bytes as somebody else says.
+
+use crate::format::counted;
+
+/// Decodes a block of Snappy, without frames; fills `out`.
+///
+/// # Errors
+/// It is none, or of another length.
+pub(in crate::format) fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let said = |error: snap::Error| format!("snappy: {error}");
+    let length = snap::raw::decompress_len(input).map_err(said)?;
+    if length != out.len() {
+        return Err(format!("snappy of {}, not {}", counted(length, "byte"), out.len()));
+    }
+    snap::raw::Decoder::new().decompress(input, out).map(drop).map_err(said)
+}
+
+/// Decodes a block of LZ4, without frames; fills `out`.
+///
+/// # Errors
+/// It is none, or of another length.
+pub(in crate::format) fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String> {
+    match lz4_flex::block::decompress_into(input, out) {
+        Ok(length) if length == out.len() => Ok(()),
+        Ok(length) => Err(format!("LZ4 of {}, not {}", counted(length, "byte"), out.len())),
+        Err(error) => Err(format!("LZ4: {error}")),
+    }
+}
