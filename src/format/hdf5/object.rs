@@ -27,7 +27,8 @@ const CONTINUATION: u16 = 0x10;
 pub(super) const SYMBOL_TABLE: u16 = 0x11;
 const SHARED_TABLE: u16 = 0x0f;
 const CACHE_IMAGE: u16 = 0x18;
-const KEPT: [u16; 12] = [
+const DRIVER: u16 = 0x14;
+const KEPT: [u16; 13] = [
     DATASPACE,
     LINK_INFO,
     DATATYPE,
@@ -40,6 +41,7 @@ const KEPT: [u16; 12] = [
     SYMBOL_TABLE,
     SHARED_TABLE,
     CACHE_IMAGE,
+    DRIVER,
 ];
 /// The message stands elsewhere.
 const IS_SHARED: u8 = 0x02;
@@ -72,6 +74,8 @@ impl Message {
 pub(super) struct Extension<'a> {
     /// Where an image of the library's cache is told of.
     pub(super) cache_image: Option<u64>,
+    /// What the driver calls itself that wrote the file.
+    pub(super) driver: Option<[u8; 8]>,
     shared: Option<SharedMessages<'a>>,
 }
 
@@ -81,6 +85,11 @@ impl<'a> Extension<'a> {
         for message in raw(input, address)? {
             match message.kind {
                 CACHE_IMAGE => extension.cache_image = Some(message.at),
+                // Behind a version.
+                DRIVER => {
+                    extension.driver =
+                        message.bytes.get(1..).and_then(|name| name.first_chunk()).copied()
+                }
                 SHARED_TABLE => {
                     extension.shared = Some(SharedMessages::read(input, message.fields(input))?);
                 }

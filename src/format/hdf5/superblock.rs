@@ -8,11 +8,12 @@
 //! ```
 //! It stands at byte 0, or behind a user block at 512, 1024, 2048 …
 //!
-//! Imports the input.
+//! Imports the input, and headers of objects.
 
 use super::super::Result;
 use super::super::reader::Reader;
 use super::input::Input;
+use super::object::Extension;
 use crate::format::counted;
 
 pub(super) const MARK: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
@@ -24,6 +25,9 @@ pub(super) const MAX_USER_BLOCK: u64 = 64 << 20;
 pub(super) const MAX_FOREIGN_USER_BLOCK: u64 = 2048;
 /// A flag of version 3.
 const IS_WRITTEN: u8 = 1;
+/// Drivers of the library that keep a file in several: cut in pieces, or data apart from the structure.
+const FAMILY: &[u8; 8] = b"NCSAfami";
+const MULTI: &[u8; 8] = b"NCSAmult";
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
 /// Where the superblock stands, behind a user block of at most so many bytes.
@@ -85,14 +89,22 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     let end = fields.address()?.unwrap_or(0);
     // A user block may have been put before the file since, or taken away: `h5unjam` changes nothing here.
     let end = end.saturating_sub(base).saturating_add(at);
+    let driver_block = if version < 2 { fields.address()? } else { None };
+    let driver = driver(&input, driver_block, extension).filter(|_| !allow_damaged);
+    if driver.as_ref() == Some(MULTI) || (driver.as_ref() == Some(FAMILY) && end > reader.len()) {
+        let (found, hint) = match driver.as_ref() == Some(MULTI) {
+            true => ("one whose data are in another", ": h5repack makes one file of both"),
+            false => ("the first of a family of files", ": h5repart makes one file of them"),
+        };
+        return Err(reader.malformed(before.at(), "a whole HDF5 file", found, hint));
+    }
     if end > reader.len() && !allow_damaged {
         let found = format!("a file of {}", counted(reader.len(), "byte"));
         let expected = format!("{}, as the superblock says", counted(end, "byte"));
         return Err(reader.malformed(before.at(), expected, found, TRUNCATED));
     }
     if version < 2 {
-        // The driver's block, and the name of the root, which is an offset in a heap.
-        fields.address()?;
+        // The name of the root, which is an offset in a heap.
         fields.length()?;
     }
     let before = fields.clone();
@@ -105,4 +117,12 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
         input.check("a superblock", &whole)?;
     }
     Ok((input, Heads { root, extension, is_open }))
+}
+
+/// What the driver calls itself that wrote the file, if it says so: in a block of its own, or in newer files in the extension.
+fn driver(input: &Input<'_>, block: Option<u64>, extension: Option<u64>) -> Option<[u8; 8]> {
+    match block {
+        Some(at) => input.block("a driver's block", at, 16).ok()?.bytes.last_chunk().copied(),
+        None => Extension::read(input, extension?).ok()?.driver,
+    }
 }

@@ -21,12 +21,16 @@ fn a_file_whose_user_block_was_taken_away_is_whole() {
     assert!(open(&behind).is_ok() && refused(&behind[..behind.len() - 1]).contains("truncated"));
 }
 
-/// A file of the newest version whose superblock leads to an extension with one message.
+/// A file of the newest version whose superblock leads to an extension with one message of 17 bytes.
 fn extended(kind: u8) -> Vec<u8> {
+    extended_by(kind, &[&[0][..], &[8; 16]].concat())
+}
+
+fn extended_by(kind: u8, told: &[u8]) -> Vec<u8> {
     let mut file = tiny("latest");
     let summed = |bytes: &[u8]| [bytes, &lookup3(bytes).to_le_bytes()].concat();
     let at = file.len() as u64;
-    let message = [&[kind, 17, 0, 0, 0][..], &at.to_le_bytes(), &8_u64.to_le_bytes()].concat();
+    let message = [&[kind, told.len() as u8, 0, 0][..], told].concat();
     file.extend(summed(&[&b"OHDR\x02\0"[..], &[message.len() as u8], &message].concat()));
     let end = file.len() as u64;
     file[20..28].copy_from_slice(&at.to_le_bytes());
@@ -58,6 +62,39 @@ fn a_file_with_an_image_of_a_cache_is_refused_as_what_is_in_its_places_is_older(
     let said = open_as(NAME, &bytes, &options).unwrap().warnings().join("\n");
     for part in ["the superblock's extension cannot be read", "checksum", "as it was before"] {
         assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn one_of_several_files_says_what_makes_one_of_them() {
+    // An old file tells of its driver in a block that the superblock leads to, a newer one in its extension.
+    let old = |name: &[u8]| {
+        let mut file = tiny("earliest");
+        let at = file.len() as u64;
+        file.extend([&[0; 8], name].concat());
+        let end = file.len() as u64;
+        file[40..48].copy_from_slice(&end.to_le_bytes());
+        file[48..56].copy_from_slice(&at.to_le_bytes());
+        file
+    };
+    let new = |name: &[u8]| extended_by(0x14, &[&[0], name, &[0; 2]].concat());
+    let lenient = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
+    for (name, tool) in
+        [(b"NCSAfami", "family of files: h5repart"), (b"NCSAmult", "in another: h5repack")]
+    {
+        for mut file in [old(name), new(name)] {
+            // One that the members were put behind each other in is whole.
+            assert_eq!(open(&file).is_ok(), name == b"NCSAfami");
+            let place = if file[8] == 0 { 40 } else { 28 };
+            file[place + 2] += 1;
+            if file[8] > 0 {
+                let sum = lookup3(&file[..44]).to_le_bytes();
+                file[44..48].copy_from_slice(&sum);
+            }
+            let said = refused(&file);
+            assert!(said.contains(tool), "{said}");
+            assert!(open_as(NAME, &file, &lenient).is_ok());
+        }
     }
 }
 
