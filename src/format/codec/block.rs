@@ -1,11 +1,12 @@
 //! Codecs of blocks, which know nothing of streams: all of a block is decoded at once, to as many bytes as somebody else says.
 
+use super::{zlib, zstd};
 use crate::format::counted;
 
 /// Decodes a block of Snappy, without frames; fills `out`.
 ///
 /// # Errors
-/// It is none, or of another length.
+/// `input` is no such block, or one of another length.
 pub(in crate::format) fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let said = |error: snap::Error| format!("snappy: {error}");
     let length = snap::raw::decompress_len(input).map_err(said)?;
@@ -18,11 +19,40 @@ pub(in crate::format) fn snappy(input: &[u8], out: &mut [u8]) -> Result<(), Stri
 /// Decodes a block of LZ4, without frames; fills `out`.
 ///
 /// # Errors
-/// It is none, or of another length.
+/// `input` is no such block, or one of another length.
 pub(in crate::format) fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     match lz4_flex::block::decompress_into(input, out) {
         Ok(length) if length == out.len() => Ok(()),
         Ok(length) => Err(format!("LZ4 of {}, not {}", counted(length, "byte"), out.len())),
         Err(error) => Err(format!("LZ4: {error}")),
+    }
+}
+
+/// Decodes blocks of zstd and zlib one after the other: for small ones, it would take longer to make a decoder than to decode.
+#[derive(Default)]
+pub(in crate::format) struct Blocks {
+    zstd: Option<zstd::Whole>,
+    zlib: Option<zlib::Whole>,
+}
+
+impl Blocks {
+    /// Decodes all of `input`; fills `out`.
+    ///
+    /// # Errors
+    /// `input` is no such block, or one of another length.
+    pub(in crate::format) fn zstd(&mut self, input: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let whole = match &mut self.zstd {
+            Some(whole) => whole,
+            none => none.insert(zstd::Whole::new()?),
+        };
+        whole.decode(input, out)
+    }
+
+    /// Decodes all of `input`; fills `out`.
+    ///
+    /// # Errors
+    /// `input` is no such block, or one of another length.
+    pub(in crate::format) fn zlib(&mut self, input: &[u8], out: &mut [u8]) -> Result<(), String> {
+        self.zlib.get_or_insert_with(zlib::Whole::new).decode(input, out)
     }
 }

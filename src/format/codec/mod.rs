@@ -77,10 +77,10 @@ pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> 
     match codec {
         Codec::Deflate => deflate::decode(input, out),
         Codec::Gzip => gzip::decode(input, out),
-        Codec::Zlib => zlib::decode(input, out),
+        Codec::Zlib => zlib::Whole::new().decode(input, out),
         Codec::Lzma => lzma::decode(input, out),
         Codec::Ppmd => ppmd::decode(input, out),
-        Codec::Zstd => zstd::decode(input, out),
+        Codec::Zstd => zstd::Whole::new()?.decode(input, out),
         Codec::Bzip2 | Codec::Deflate64 | Codec::Xz => match decoder(codec, None)? {
             Some(mut decoder) => fill(decoder.as_mut(), input, out),
             None => Err(format!("{} cannot be decoded", codec.name())),

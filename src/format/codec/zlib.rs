@@ -21,12 +21,21 @@ pub(in crate::format) fn is_header(bytes: &[u8]) -> bool {
     method == 0x78 && flags & 0x20 == 0 && u16::from_be_bytes(header).is_multiple_of(31)
 }
 
-pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
-    // All at once is two to three times as fast. The other decoder says what is wrong.
-    if Decompressor::new().zlib_decompress(input, out) == Ok(out.len()) {
-        return Ok(());
+/// Decodes all of a stream at once, which is two to three times as fast as step by step.
+pub(super) struct Whole(Decompressor);
+
+impl Whole {
+    pub(super) fn new() -> Self {
+        Self(Decompressor::new())
     }
-    fill(&mut Zlib::new(None)?, input, out)
+
+    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<(), String> {
+        if self.0.zlib_decompress(input, out) == Ok(out.len()) {
+            return Ok(());
+        }
+        // The other decoder says what is wrong.
+        fill(&mut Zlib::new(None)?, input, out)
+    }
 }
 
 /// The part of the deflate stream that the bytes between two checkpoints begin with.

@@ -8,14 +8,21 @@ use ::zstd::stream::raw::{DParameter, Decoder as Core, InBuffer, Operation, OutB
 /// 1 << 27 is [`MAX_WINDOW_BYTES`].
 const MAX_WINDOW_LOG: u32 = MAX_WINDOW_BYTES.trailing_zeros();
 
-/// All frames at once: `out` is the window, whatever a frame claims.
-pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
-    let wanted = out.len();
-    let mut core = ::zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?;
-    match core.decompress_to_buffer(input, out) {
-        Ok(given) if given == wanted => Ok(()),
-        Ok(given) => Err(format!("it ends after {given} of {}", counted(wanted, "byte"))),
-        Err(e) => Err(damaged(&e)),
+/// Decodes all frames at once: `out` is the window, whatever a frame claims.
+pub(super) struct Whole(::zstd::bulk::Decompressor<'static>);
+
+impl Whole {
+    pub(super) fn new() -> Result<Self, String> {
+        ::zstd::bulk::Decompressor::new().map(Self).map_err(|e| e.to_string())
+    }
+
+    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let wanted = out.len();
+        match self.0.decompress_to_buffer(input, out) {
+            Ok(given) if given == wanted => Ok(()),
+            Ok(given) => Err(format!("it ends after {given} of {}", counted(wanted, "byte"))),
+            Err(e) => Err(damaged(&e)),
+        }
     }
 }
 

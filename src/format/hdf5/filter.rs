@@ -1,5 +1,5 @@
-//! What chunks are filtered by: those of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), and of others
-//! LZF, bzip2, Blosc, LZ4, bitshuffle and zstd. Chunks with another filter cannot be decoded.
+//! What chunks are filtered by: the filters of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), and those
+//! of others: LZF, bzip2, Blosc, LZ4, bitshuffle and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
@@ -12,6 +12,7 @@ mod bits;
 mod bitshuffle;
 mod blosc;
 mod blosclz;
+mod length;
 mod lz4;
 mod lzf;
 mod nbit;
@@ -50,7 +51,7 @@ const MAX_FILTERS: u8 = 32;
 /// What filters may add to a chunk, beside as much as it has.
 const MAX_GROWTH_BYTES: u64 = 64 << 10;
 
-/// What may be stored of a chunk of so many bytes, behind any of its filters: none makes it much longer.
+/// The most bytes that filters may make of a chunk of so many: none makes it much longer.
 pub(super) fn most_stored(chunk_bytes: u64) -> u64 {
     chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES)
 }
@@ -136,7 +137,7 @@ impl Filter {
         }
     }
 
-    /// The same of what decompresses to a number of bytes that nobody knows: `most` of them at most.
+    /// Undoes a filter that compresses, where nobody knows how many bytes that gives; it fails behind `most` of them.
     fn decompress_any(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
         let codec = match self.id {
             DEFLATE => Codec::Zlib,
@@ -162,7 +163,7 @@ impl Filter {
         }
     }
 
-    /// How many bytes this decompresses to, if it says so.
+    /// How many bytes this gives, if the chunk or the filter says so.
     fn length(&self, bytes: &[u8]) -> Option<usize> {
         match self.id {
             LZF => lzf::length(bytes),
@@ -176,7 +177,7 @@ impl Filter {
         }
     }
 
-    /// The same of what says how many bytes it decompresses to.
+    /// The same, where the chunk or the filter says how many bytes that gives.
     fn decompress_to(
         &self,
         length: Option<usize>,
@@ -191,6 +192,15 @@ impl Filter {
         self.decompress(bytes, &mut out).map(|()| out)
     }
 
+    /// Whether it changes nothing, by its values.
+    fn is_plain(&self) -> bool {
+        match self.id {
+            NBIT => nbit::is_plain(&self.values),
+            SCALEOFFSET => scaleoffset::is_plain(&self.values),
+            _ => false,
+        }
+    }
+
     fn is_left_out(place: usize, mask: u32) -> bool {
         u32::try_from(place).is_ok_and(|place| mask.wrapping_shr(place) & 1 == 1)
     }
@@ -200,10 +210,11 @@ fn too_long(most: usize) -> String {
     format!("it is compressed twice, and has over {most} bytes in between")
 }
 
-/// The filters but those that `mask` leaves out.
+/// The filters but those that `mask` leaves out, or that change nothing.
 fn used(filters: &[Filter], mask: u32) -> impl Iterator<Item = &Filter> {
     let filters = filters.iter().enumerate();
-    filters.filter(move |(place, _)| !Filter::is_left_out(*place, mask)).map(|(_, filter)| filter)
+    let used = filters.filter(move |(place, _)| !Filter::is_left_out(*place, mask));
+    used.map(|(_, filter)| filter).filter(|filter| !filter.is_plain())
 }
 
 /// As [`decode`], to `out`; at once if one filter compresses and there is no other.

@@ -12,7 +12,7 @@
 
 use super::super::Result;
 use super::super::reader::Reader;
-use super::input::Input;
+use super::input::{Fields, Input};
 use super::object::Extension;
 use crate::format::counted;
 
@@ -56,24 +56,7 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     let mut input = Input::new(reader, at);
     let length = reader.len().saturating_sub(at).min(MAX_BYTES);
     let block = input.block("the superblock", 0, length)?;
-    let (version, sizes) = {
-        let mut fields = input.fields(&block);
-        fields.take(MARK.len())?;
-        let before = fields.clone();
-        let version = fields.u8()?;
-        match version {
-            0 | 1 => drop(fields.take(4)?),
-            2 | 3 => (),
-            _ => return Err(before.wrong("a superblock of version 0 to 3", version.to_string())),
-        }
-        let before = fields.clone();
-        let sizes = (fields.u8()?, fields.u8()?);
-        if !matches!(sizes, (2 | 4 | 8, 2 | 4 | 8)) {
-            let found = format!("{} and {}", sizes.0, sizes.1);
-            return Err(before.wrong("addresses and lengths of 2, 4 or 8 bytes", found));
-        }
-        (version, sizes)
-    };
+    let (version, sizes) = sizes(&input.fields(&block))?;
     (input.address_bytes, input.length_bytes) = (sizes.0.into(), sizes.1.into());
     let mut fields = input.fields(&block);
     let before = fields.take(match version {
@@ -90,13 +73,8 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     // A user block may have been put before the file since, or taken away: `h5unjam` changes nothing here.
     let end = end.saturating_sub(base).saturating_add(at);
     let driver_block = if version < 2 { fields.address()? } else { None };
-    let driver = driver(&input, driver_block, extension).filter(|_| !allow_damaged);
-    if driver.as_ref() == Some(MULTI) || (driver.as_ref() == Some(FAMILY) && end > reader.len()) {
-        let (found, hint) = match driver.as_ref() == Some(MULTI) {
-            true => ("one whose data are in another", ": h5repack makes one file of both"),
-            false => ("the first of a family of files", ": h5repart makes one file of them"),
-        };
-        return Err(reader.malformed(before.at(), "a whole HDF5 file", found, hint));
+    if !allow_damaged {
+        refuse_parts(&input, (driver_block, extension), (before.at(), end))?;
     }
     if end > reader.len() && !allow_damaged {
         let found = format!("a file of {}", counted(reader.len(), "byte"));
@@ -117,6 +95,44 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
         input.check("a superblock", &whole)?;
     }
     Ok((input, Heads { root, extension, is_open }))
+}
+
+/// The version of a superblock, and how many bytes addresses and lengths have.
+fn sizes(fields: &Fields<'_>) -> Result<(u8, (u8, u8))> {
+    let mut fields = fields.clone();
+    fields.take(MARK.len())?;
+    let before = fields.clone();
+    let version = fields.u8()?;
+    match version {
+        0 | 1 => drop(fields.take(4)?),
+        2 | 3 => (),
+        _ => return Err(before.wrong("a superblock of version 0 to 3", version.to_string())),
+    }
+    let before = fields.clone();
+    let sizes = (fields.u8()?, fields.u8()?);
+    if !matches!(sizes, (2 | 4 | 8, 2 | 4 | 8)) {
+        let found = format!("{} and {}", sizes.0, sizes.1);
+        return Err(before.wrong("addresses and lengths of 2, 4 or 8 bytes", found));
+    }
+    Ok((version, sizes))
+}
+
+/// Refuses one of several files that are a whole only together; `at` is where it is said at what byte the file ends.
+fn refuse_parts(
+    input: &Input<'_>,
+    (driver_block, extension): (Option<u64>, Option<u64>),
+    (at, end): (u64, u64),
+) -> Result<()> {
+    let reader = input.reader;
+    let (found, hint) = match driver(input, driver_block, extension).as_ref() {
+        // Of a family whose members were put behind each other, all is here.
+        Some(FAMILY) if end > reader.len() => {
+            ("the first of a family of files", ": h5repart makes one file of them")
+        }
+        Some(MULTI) => ("one whose data are in another", ": h5repack makes one file of both"),
+        _ => return Ok(()),
+    };
+    Err(reader.malformed(at, "a whole HDF5 file", found, hint))
 }
 
 /// What the driver calls itself that wrote the file, if it says so: in a block of its own, or in newer files in the extension.

@@ -7,11 +7,11 @@
 //!         blocks, each (if so) behind u32 stored bytes | elements behind the last 8, as they are
 //! ```
 //!
-//! Imports LZ4 and the codecs.
+//! Imports lengths and the codecs.
 
-use super::lz4::take_block;
-use crate::format::codec::block::lz4;
-use crate::format::codec::{self, Codec};
+use super::length::{self, take_block};
+use crate::format::codec::block::{Blocks, lz4};
+use crate::format::counted;
 
 const PLAIN: u32 = 0;
 const LZ4: u32 = 2;
@@ -38,10 +38,10 @@ fn kind(values: &[u32]) -> u32 {
 /// Decodes a chunk; fills `out`.
 pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<(), String> {
     let element = values.get(2).copied().unwrap_or(0) as usize;
-    let is_whole = length(values, stored) == Some(out.len());
-    if element == 0 || !out.len().is_multiple_of(element) || !is_whole {
-        let length = length(values, stored);
-        return Err(format!("bitshuffle of {length:?} bytes, not {}, by {element}", out.len()));
+    length::check("bitshuffle", length(values, stored), out.len())?;
+    if element == 0 || !out.len().is_multiple_of(element) {
+        let bytes = counted(out.len(), "byte");
+        return Err(format!("bitshuffle of {bytes}, in elements of {element}"));
     }
     let kind = kind(values);
     let (mut block, mut rest) = (values.get(3).copied().unwrap_or(0) as usize, stored);
@@ -57,13 +57,14 @@ pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<()
     if !block.is_multiple_of(GROUP) {
         return Err(format!("bitshuffle in blocks of {block} elements"));
     }
-    let (mut out, mut sorted) = (out, Vec::new());
+    let (mut out, mut sorted, mut blocks) = (out, Vec::new(), Blocks::default());
     while out.len().checked_div(element).unwrap_or(0) >= GROUP {
         let left = out.len().checked_div(element).unwrap_or(0) / GROUP;
         let bytes = left.saturating_mul(GROUP).min(block).saturating_mul(element);
         let (target, behind) =
             std::mem::take(&mut out).split_at_mut_checked(bytes).unwrap_or_default();
-        block_of(kind, &mut rest, bytes, &mut sorted)?;
+        sorted.resize(bytes, 0);
+        block_of(kind, &mut rest, &mut blocks, &mut sorted)?;
         unshuffled_bits(&sorted, element, target);
         out = behind;
     }
@@ -71,12 +72,16 @@ pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// Takes the next block, of so many bytes.
-fn block_of(kind: u32, rest: &mut &[u8], bytes: usize, sorted: &mut Vec<u8>) -> Result<(), String> {
+/// Takes the next block; fills `sorted`.
+fn block_of(
+    kind: u32,
+    rest: &mut &[u8],
+    blocks: &mut Blocks,
+    sorted: &mut [u8],
+) -> Result<(), String> {
     let ends = || "bitshuffle ends early".to_owned();
-    sorted.resize(bytes, 0);
     if kind == PLAIN {
-        let (block, behind) = rest.split_at_checked(bytes).ok_or_else(ends)?;
+        let (block, behind) = rest.split_at_checked(sorted.len()).ok_or_else(ends)?;
         *rest = behind;
         sorted.copy_from_slice(block);
         return Ok(());
@@ -84,7 +89,7 @@ fn block_of(kind: u32, rest: &mut &[u8], bytes: usize, sorted: &mut Vec<u8>) -> 
     let stored = take_block(rest).ok_or_else(ends)?;
     match kind {
         LZ4 => lz4(stored, sorted),
-        ZSTD => codec::decode(Codec::Zstd, stored, sorted),
+        ZSTD => blocks.zstd(stored, sorted),
         kind => Err(format!("bitshuffle with compression {kind}")),
     }
 }
@@ -118,24 +123,25 @@ fn transposed(bits: u64) -> u64 {
     swap(bits, 28, 0x0000_0000_f0f0_f0f0)
 }
 
+/// What bitshuffle makes of a multiple of 8 elements, bit by bit.
+#[cfg(test)]
+pub(super) fn sorted_bits(plain: &[u8], element: usize) -> Vec<u8> {
+    let (count, mut sorted) = (plain.len() / element, vec![0; plain.len()]);
+    for (at, byte) in plain.iter().enumerate() {
+        let (number, place) = (at / element, at % element);
+        for bit in 0..8 {
+            let to = (place * 8 + bit) * count + number;
+            sorted[to / 8] |= (byte >> bit & 1) << (to % 8);
+        }
+    }
+    sorted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-
-    /// Each bit by itself.
-    fn sorted(plain: &[u8], element: usize) -> Vec<u8> {
-        let (count, mut sorted) = (plain.len() / element, vec![0; plain.len()]);
-        for (at, byte) in plain.iter().enumerate() {
-            let (number, place) = (at / element, at % element);
-            for bit in 0..8 {
-                let to = (place * 8 + bit) * count + number;
-                sorted[to / 8] |= (byte >> bit & 1) << (to % 8);
-            }
-        }
-        sorted
-    }
 
     proptest! {
         #[test]
@@ -153,7 +159,7 @@ mod tests {
                 stored.extend(((elements * element) as u32).to_be_bytes());
             }
             for part in plain[..whole].chunks(elements * element) {
-                let part = sorted(part, element);
+                let part = sorted_bits(part, element);
                 let part = match kind {
                     LZ4 => lz4_flex::block::compress(&part),
                     ZSTD => zstd::bulk::compress(&part, 1).unwrap(),

@@ -5,8 +5,9 @@
 //! ```
 //! All in big endian.
 //!
-//! Imports the codecs.
+//! Imports lengths and the codecs.
 
+use super::length::{self, take_block};
 use crate::format::codec::block::lz4;
 
 /// How many bytes a chunk decodes to. `None`: it ends early.
@@ -16,9 +17,7 @@ pub(super) fn length(stored: &[u8]) -> Option<usize> {
 
 /// Decodes a chunk; fills `out`.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<(), String> {
-    if length(stored) != Some(out.len()) {
-        return Err(format!("LZ4 of {:?} bytes, not {}", length(stored), out.len()));
-    }
+    length::check("LZ4", length(stored), out.len())?;
     let ends = "LZ4 ends early";
     let (block, mut rest) = stored.get(8..).and_then(<[u8]>::split_first_chunk).ok_or(ends)?;
     let block = u32::from_be_bytes(*block).max(1) as usize;
@@ -30,12 +29,4 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Takes a block that stands behind its length.
-pub(super) fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, behind) = rest.split_first_chunk()?;
-    let (block, behind) = behind.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    *rest = behind;
-    Some(block)
 }

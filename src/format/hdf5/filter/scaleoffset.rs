@@ -28,8 +28,6 @@ struct Scheme {
     bytes: usize,
     is_big_endian: bool,
     fill: Option<u64>,
-    /// Integers are stored as they are.
-    is_plain: bool,
 }
 
 impl Scheme {
@@ -62,7 +60,6 @@ impl Scheme {
             bytes,
             is_big_endian: *order == IS_BIG_ENDIAN,
             fill: (*has_fill == HAS_FILL).then(|| word(1) << 32 | word(0)),
-            is_plain: !is_float && i64::from(scale) == bits.cast_signed(),
         })
     }
 
@@ -91,6 +88,12 @@ impl Scheme {
     }
 }
 
+/// Whether a chunk is stored as it is: integers, in all of their bits.
+pub(super) fn is_plain(values: &[u32]) -> bool {
+    let [kind, bits, _, class, bytes, ..] = values else { return false };
+    *kind == INTEGERS && *class != IS_FLOAT && bytes.checked_mul(8) == Some(*bits)
+}
+
 /// How many bytes a chunk decodes to. `None`: nobody can say.
 pub(super) fn length(values: &[u32]) -> Option<usize> {
     (*values.get(2)? as usize).checked_mul(*values.get(4)? as usize)
@@ -100,10 +103,6 @@ pub(super) fn length(values: &[u32]) -> Option<usize> {
 pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<(), String> {
     let scheme = Scheme::read(values, out.len())?;
     let short = || format!("scaleoffset of {} bytes, which are not enough", stored.len());
-    if scheme.is_plain {
-        out.copy_from_slice(stored.get(..out.len()).ok_or_else(short)?);
-        return Ok(());
-    }
     let (head, differences) = stored.split_at_checked(HEAD_BYTES).ok_or_else(short)?;
     let mut head = head.iter().copied();
     let mut number = |bytes: usize| {

@@ -16,10 +16,12 @@
 //! | k + 1 | the zeros before a one for each; then k lower bits for each |
 //! | all ones | as they are, also the reference |
 //!
-//! Imports the bits, and shuffle.
+//! Imports the bits, lengths and shuffle.
 
 use super::bits::Bits;
+use super::length;
 use super::shuffle;
+use crate::format::counted;
 
 const OPTION_BIG_ENDIAN: u32 = 16;
 const OPTION_NEIGHBOURS: u32 = 32;
@@ -231,9 +233,12 @@ pub(super) fn length(stored: &[u8]) -> Option<usize> {
 /// Decodes a chunk; fills `out`.
 pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<(), String> {
     let scheme = Scheme::read(values)?;
-    let is_whole = length(stored) == Some(out.len()) && out.len().is_multiple_of(scheme.bytes);
-    if !is_whole {
-        return Err(format!("szip of {:?} bytes, not {}", length(stored), out.len()));
+    length::check("szip", length(stored), out.len())?;
+    let element = scheme.sorted.unwrap_or(scheme.bytes);
+    if !out.len().is_multiple_of(element) {
+        // The library loses the bytes behind the last whole one.
+        let bytes = counted(out.len(), "byte");
+        return Err(format!("szip of {bytes}, in samples of {element}"));
     }
     let mut bits = Bits::new(stored.get(LENGTH_BYTES..).unwrap_or_default());
     let mut samples = Vec::new();

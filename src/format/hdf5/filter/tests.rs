@@ -23,7 +23,7 @@ fn lz4_is_decoded_in_blocks_that_may_be_as_they_are() {
 fn fletcher32_is_that_of_the_library() {
     // From a file that h5py wrote: arange(6) as <i2.
     let bytes: Vec<u8> = (0..6_i16).flat_map(i16::to_le_bytes).collect();
-    assert_eq!(fletcher32(&bytes), fletcher32(&bytes));
+    assert_eq!(fletcher32(&bytes), 0x2300_0f00);
     assert_eq!(fletcher32(b"ab"), 0x6162_6162);
 }
 
@@ -108,4 +108,44 @@ fn a_wrong_checksum_is_said() {
     assert_eq!(decode(&filters, 1, b"ab", 2).unwrap().as_ref(), b"ab");
     let said = decode(&filters, 0, b"ac\0\0\0\0", 2).unwrap_err();
     assert!(said.to_string().contains("fletcher32: checksum mismatch"), "{said}");
+}
+
+#[test]
+fn a_filter_that_takes_no_bits_away_changes_nothing_behind_any_other() {
+    let nbit = Filter { id: NBIT, values: [8, 1, 4, 1, 2, 0, 16, 0].into() };
+    let scaleoffset = Filter { id: SCALEOFFSET, values: [2, 16, 4, 0, 2, 0, 0, 0].into() };
+    let lzf = Filter { id: LZF, values: [].into() };
+    for plain in [nbit, scaleoffset] {
+        for filters in
+            [vec![plain.clone()], vec![lzf.clone(), plain.clone()], vec![plain, lzf.clone()]]
+        {
+            let stored = if filters.len() == 1 { &b"abcdefgh"[..] } else { b"\x07abcdefgh" };
+            let mut out = [0; 8];
+            assert_eq!(decode(&filters, 0, stored, 8).unwrap().as_ref(), b"abcdefgh");
+            decode_to(&filters, 0, stored, &mut out).unwrap();
+            assert_eq!(&out, b"abcdefgh");
+        }
+    }
+}
+
+#[test]
+fn filters_that_take_bits_away_are_undone_behind_others() {
+    // 5, 6, 7 and 5 in 2 bits, behind the least.
+    let scaled = [&[2, 0, 0, 0, 8, 5][..], &[0; 15], &[0b0001_1000]].concat();
+    let values = [2, 0, 4, 0, 2, 0, 0, 0, 0, 0].into();
+    let scaleoffset = Filter { id: SCALEOFFSET, values };
+    let gzip = Filter { id: DEFLATE, values: [6].into() };
+    let stored = miniz_oxide::deflate::compress_to_vec_zlib(&scaled, 6);
+    let decoded = decode(&[scaleoffset, gzip.clone()], 0, &stored, 8).unwrap();
+    assert_eq!(decoded.as_ref(), [5, 0, 6, 0, 7, 0, 5, 0]);
+    // What is compressed before it has a length of its own.
+    let shuffle = Filter { id: SHUFFLE, values: [2].into() };
+    let lzf = Filter { id: LZF, values: [].into() };
+    let bits = Filter { id: BITSHUFFLE, values: [0, 3, 1, 8, 0].into() };
+    // The bits of "\x07abcdefg", sorted; then the "h".
+    let columns: Vec<u8> =
+        (0..8).map(|bit| (0..8).map(|at| (b"\x07abcdefg"[at] >> bit & 1) << at).sum()).collect();
+    let stored = [&columns[..], b"h"].concat();
+    let decoded = decode(&[shuffle, lzf, bits], 0, &stored, 8).unwrap();
+    assert_eq!(decoded.as_ref(), b"aebfcgdh");
 }
