@@ -163,7 +163,7 @@ fn every_fixture_has_a_test_here() {
     tested.extend(["data.mdb", "empty.mdb", "empty.safetensors", "tensors.safetensors"]);
     // In `formats::hdf5`.
     tested.extend(["earliest.h5", "latest.h5", "short-lengths.h5", "v110.h5"]);
-    tested.extend(["padded-earliest.h5", "padded-latest.h5"]);
+    tested.extend(["padded-earliest.h5", "padded-latest.h5", "packed.h5", "plugins.h5"]);
     // In `formats::parquet`.
     tested.extend(["checked.parquet", "indexed.parquet", "nulls.parquet", "plain.parquet"]);
     tested.extend(["rows.parquet", "split.parquet"]);
