@@ -12,6 +12,7 @@ mod bits;
 mod bitshuffle;
 mod blosc;
 mod blosclz;
+mod copies;
 mod length;
 mod lz4;
 mod lzf;

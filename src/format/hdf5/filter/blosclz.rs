@@ -1,4 +1,8 @@
 //! BloscLZ, as c-blosc 1 and 2 write it: literals of up to 32 bytes, and copies of 3 bytes at least from up to 72 KiB before.
+//!
+//! Imports copies.
+
+use super::copies;
 
 /// Where farther copies begin.
 const FAR: usize = 8191;
@@ -19,19 +23,8 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
             done = done.saturating_add(control).saturating_add(1);
             continue;
         }
-        let (length, back) = copy(control, &mut bytes)?;
-        let from = done.checked_sub(back).ok_or("BloscLZ copies from before its beginning")?;
-        let range =
-            out.get_mut(from..done.saturating_add(length)).ok_or("BloscLZ of too many bytes")?;
-        // What it copies may be what it has just copied.
-        let mut copied = 0;
-        while copied < length {
-            let place = back.saturating_add(copied);
-            let step = length.saturating_sub(copied).min(place);
-            range.copy_within(..step, place);
-            copied = copied.saturating_add(step);
-        }
-        done = done.saturating_add(length);
+        let (length, back) = distance(control, &mut bytes)?;
+        done = copies::copy(out, done, (back, length)).map_err(|why| format!("BloscLZ {why}"))?;
     }
     match done == out.len() {
         true => Ok(()),
@@ -40,7 +33,10 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 }
 
 /// How many bytes are copied, and from how far before.
-fn copy(control: usize, bytes: &mut impl Iterator<Item = u8>) -> Result<(usize, usize), String> {
+fn distance(
+    control: usize,
+    bytes: &mut impl Iterator<Item = u8>,
+) -> Result<(usize, usize), String> {
     let mut next = || bytes.next().map(usize::from).ok_or(ENDS);
     let (mut length, high) = (control >> 5, (control & 31) << 8);
     if length == 7 {

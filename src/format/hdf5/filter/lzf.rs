@@ -1,5 +1,8 @@
 //! LZF, as liblzf 3.6 writes it: literals of up to 32 bytes, and copies of 3 to 264 bytes from up to 8 KiB before.
+//!
+//! Imports copies.
 
+use super::copies;
 use crate::format::counted;
 
 /// How many bytes `input` decodes to. `None`: it ends early.
@@ -42,18 +45,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
         }
         let length = length.saturating_add(2);
         let back = ((control & 31) << 8 | next(&mut at)?).saturating_add(1);
-        let from = done.checked_sub(back).ok_or("LZF copies from before its beginning")?;
-        let to = done.saturating_add(length);
-        let range = out.get_mut(from..to).ok_or("LZF of too many bytes")?;
-        // What it copies may be what it has just copied.
-        let mut copied = 0;
-        while copied < length {
-            let step = length.saturating_sub(copied).min(back.saturating_add(copied));
-            let place = back.saturating_add(copied);
-            range.copy_within(..step, place);
-            copied = copied.saturating_add(step);
-        }
-        done = to;
+        done = copies::copy(out, done, (back, length)).map_err(|why| format!("LZF {why}"))?;
     }
     match done == out.len() {
         true => Ok(()),
