@@ -173,6 +173,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn blocks_that_are_so_small_that_there_could_be_millions_are_refused() {
+        // Two parts of two bytes, as they are; and the same as one small chunk.
+        let stored = |length: u32, block: u32, starts: &[u32]| {
+            let all = HEAD_BYTES + starts.len() * 4 + 8;
+            let sizes = [&[length, block, all as u32], starts].concat();
+            let sizes: Vec<u8> = sizes.into_iter().flat_map(u32::to_le_bytes).collect();
+            [&[2, 1, IS_ONE_PART, 1][..], &sizes, &length.to_le_bytes(), b"abcd"].concat()
+        };
+        let mut out = [0; 4];
+        assert_eq!(decode(&stored(4, 4, &[20]), &mut out), Ok(()));
+        assert_eq!(&out, b"abcd");
+        let said = decode(&stored(4, 2, &[24, 24]), &mut out).unwrap_err();
+        assert!(said.contains("in blocks of 2"), "{said}");
+    }
+
     proptest! {
         #[test]
         fn what_is_decoded_is_what_was_sorted_and_compressed(

@@ -352,6 +352,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bytes_behind_the_last_whole_sample_are_refused_as_the_library_loses_them() {
+        for (bits, element) in [(12, 2), (24, 4), (32, 4), (64, 8)] {
+            let stored = [&21_u32.to_le_bytes()[..], &[0xff; 99]].concat();
+            let said = decode(&[0, 8, bits, 8], &stored, &mut [0; 21]).unwrap_err();
+            assert_eq!(said, format!("szip of 21 bytes, in samples of {element}"));
+        }
+    }
+
     fn samples() -> impl Strategy<Value = Vec<u64>> {
         let part = prop_oneof![
             vec(any::<u64>(), 1..40),
