@@ -1,63 +1,94 @@
 //! Bits, the highest of each byte first.
 
+/// The bits end within a number. Small, as each number may be one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct EndsEarly;
+
+impl From<EndsEarly> for String {
+    fn from(_: EndsEarly) -> Self {
+        "its bits end early".to_owned()
+    }
+}
+
 /// Reads numbers of any width.
 pub(super) struct Bits<'a> {
+    /// Those that are not in the window.
     bytes: &'a [u8],
-    /// Bits that were taken.
-    at: usize,
+    /// The next bits, from the highest on. Bits behind the valid ones are those of the next bytes, or zeros.
+    window: u64,
+    /// How many bits of the window are valid.
+    valid: u32,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, window: 0, valid: 0 }
     }
 
-    fn left(&self) -> usize {
-        self.bytes.len().saturating_mul(8).saturating_sub(self.at)
+    /// Makes at least 56 bits of the window valid, if there are so many.
+    fn fill(&mut self) {
+        if let Some(next) = self.bytes.first_chunk::<8>() {
+            let whole = 63_u32.saturating_sub(self.valid) / 8;
+            self.window |= u64::from_be_bytes(*next) >> self.valid;
+            self.valid = self.valid.saturating_add(whole.saturating_mul(8));
+            self.bytes = self.bytes.get(whole as usize..).unwrap_or_default();
+            return;
+        }
+        while self.valid <= 56
+            && let Some((next, rest)) = self.bytes.split_first()
+        {
+            self.window |= u64::from(*next) << 56_u32.saturating_sub(self.valid);
+            self.valid = self.valid.saturating_add(8);
+            self.bytes = rest;
+        }
     }
 
-    /// The next 64 bits, zeros behind the last; 57 of them are right, wherever they begin.
-    fn window(&self) -> u64 {
-        let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
-        let bytes = match rest.first_chunk::<8>() {
-            Some(bytes) => *bytes,
-            None => {
-                let mut bytes = [0; 8];
-                bytes.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                bytes
-            }
-        };
-        u64::from_be_bytes(bytes) << (self.at % 8)
+    /// Takes so many valid bits, up to 63.
+    fn skip(&mut self, count: u32) {
+        self.window <<= count;
+        self.valid = self.valid.saturating_sub(count);
     }
 
     /// The next number, of up to 64 bits.
-    pub(super) fn take(&mut self, count: u32) -> Result<u64, String> {
+    #[inline]
+    pub(super) fn take(&mut self, count: u32) -> Result<u64, EndsEarly> {
         if count > 32 {
-            let high = self.take(count.saturating_sub(32))?;
-            return Ok(high << 32 | self.take(32)?);
+            let high = self.take_short(count.saturating_sub(32))?;
+            return Ok(high << 32 | self.take_short(32)?);
         }
-        if count as usize > self.left() {
-            return Err("its bits end early".to_owned());
+        self.take_short(count)
+    }
+
+    /// The next number, of up to 32 bits.
+    #[inline]
+    fn take_short(&mut self, count: u32) -> Result<u64, EndsEarly> {
+        if count > self.valid {
+            self.fill();
+            if count > self.valid {
+                return Err(EndsEarly);
+            }
         }
-        let number = self.window().checked_shr(64_u32.saturating_sub(count)).unwrap_or(0);
-        self.at = self.at.saturating_add(count as usize);
+        let number = self.window >> 1 >> 63_u32.saturating_sub(count);
+        self.skip(count);
         Ok(number)
     }
 
     /// The number of zeros before the next one, which is taken as well.
-    pub(super) fn zeros(&mut self) -> Result<u32, String> {
-        let mut zeros = 0_u32;
+    #[inline]
+    pub(super) fn zeros(&mut self) -> Result<u32, EndsEarly> {
+        let mut before = 0_u32;
         loop {
-            let found = self.window().leading_zeros().min(57);
-            let is_end = found < 57;
-            zeros = zeros.saturating_add(found);
-            self.at = self.at.saturating_add(found as usize);
-            if self.left() == 0 {
-                return Err("its bits end early".to_owned());
+            let found = self.window.leading_zeros();
+            if found < self.valid {
+                self.skip(found);
+                self.skip(1);
+                return Ok(before.saturating_add(found));
             }
-            if is_end {
-                self.at = self.at.saturating_add(1);
-                return Ok(zeros);
+            before = before.saturating_add(self.valid);
+            (self.window, self.valid) = (0, 0);
+            self.fill();
+            if self.valid == 0 {
+                return Err(EndsEarly);
             }
         }
     }

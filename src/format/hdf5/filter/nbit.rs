@@ -116,7 +116,10 @@ impl Type {
                 to.get_mut(*place..end).map_or(Ok(()), |to| of.decode(from, to))
             }),
             Self::Other { .. } => {
-                to.iter_mut().try_for_each(|to| from.take(8).map(|byte| *to = byte as u8))
+                for to in to {
+                    *to = from.take(8)? as u8;
+                }
+                Ok(())
             }
         }
     }

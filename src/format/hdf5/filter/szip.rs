@@ -207,10 +207,9 @@ impl Scheme {
             // Differences of either sign alternate as long as both are possible.
             let mapped = *sample;
             let mask = if last > most / 2 { most } else { 0 };
-            let half = mapped.div_ceil(2);
-            last = match half <= mask ^ last {
-                true if mapped % 2 == 0 => last.wrapping_add(half),
-                true => last.wrapping_sub(half),
+            let difference = (mapped >> 1) ^ (mapped & 1).wrapping_neg();
+            last = match mapped.div_ceil(2) <= mask ^ last {
+                true => last.wrapping_add(difference),
                 false => mask ^ mapped,
             };
             *sample = last;
@@ -218,9 +217,19 @@ impl Scheme {
     }
 
     fn write(&self, sample: u32, to: &mut [u8]) {
-        to.iter_mut().zip(sample.to_le_bytes()).for_each(|(to, byte)| *to = byte);
-        if self.is_big_endian {
-            to.reverse();
+        // Usual sizes by themselves: a loop over so few bytes takes longer than the rest of the decoder.
+        match to {
+            [byte] => *byte = sample as u8,
+            [first, second] if self.is_big_endian => {
+                [*first, *second] = (sample as u16).to_be_bytes();
+            }
+            [first, second] => [*first, *second] = (sample as u16).to_le_bytes(),
+            _ => {
+                to.iter_mut().zip(sample.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+                if self.is_big_endian {
+                    to.reverse();
+                }
+            }
         }
     }
 }
