@@ -11,6 +11,7 @@ use crate::format::PartName;
 use crate::format::mds::LIST_NAME;
 use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
+use crate::tools::info::has_index;
 use crate::tools::reader::thread_count;
 use crate::tools::verify::{BadSample, ListedHashes, Verified, Wanted, WrongHash, verify};
 use crate::vfs::report;
@@ -64,7 +65,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     };
     let mut outcome = verify(&opened, wanted, thread_count(args.jobs), &interrupt)?;
     name_bad_samples(&opened, &args.open, &mut outcome)?;
-    print(args, &outcome)?;
+    print(args, &opened, &outcome)?;
     Ok(outcome.exit())
 }
 
@@ -103,7 +104,7 @@ fn name_bad_samples(
     Ok(outcome.name_bad_samples(opened, &catalog)?)
 }
 
-fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
+fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), Failure> {
     if args.json {
         return to_stdout(&report::json(outcome));
     }
@@ -121,8 +122,9 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
     let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!(
-        "{} checked, {bytes} read: {} bad",
+        "{} checked{}, {bytes} read: {} bad",
         counted(checked, "sample"),
+        indexes(opened, outcome),
         outcome.bad.len()
     ));
     let ListedHashes { right, wrong, unchecked, .. } = &outcome.listed_hashes;
@@ -158,6 +160,21 @@ fn print(args: &VerifyArgs, outcome: &Verified) -> Result<(), Failure> {
         say(format_args!("ffrfs: interrupted; go on with --sample {}-{to}", outcome.checked_to));
     }
     Ok(())
+}
+
+/// Says how many of all samples are no files, which `info` does not count.
+fn indexes(opened: &Opened, outcome: &Verified) -> String {
+    if outcome.samples != opened.dataset.len() {
+        return String::new();
+    }
+    let containers = 0..opened.dataset.containers().len();
+    match containers.filter(|container| has_index(&opened.dataset, *container)).count() {
+        0 => String::new(),
+        some => {
+            let hold = one_or_many(some, "of them holds", "of them hold");
+            format!(" ({hold} the names of the others)")
+        }
+    }
 }
 
 fn parse_range(text: &str) -> Result<(u64, Option<u64>), String> {

@@ -1,6 +1,6 @@
 //! Statistics of a dataset: the sizes of its samples, and how many have checksums.
 
-use crate::catalog::{Catalog, Node, ROOT};
+use crate::catalog::{Catalog, Dataset, Node, ROOT};
 use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
 use crate::format::{self, Container, Names};
@@ -65,6 +65,16 @@ impl Shown {
     }
 }
 
+/// Whether the last sample of a container is the index of a packed directory: the names of that container's samples, or,
+/// in the last container, of all.
+pub(crate) fn has_index(dataset: &Dataset, container: usize) -> bool {
+    let Some(named) = dataset.containers().get(container) else { return false };
+    let holds_names =
+        |samples: u64| matches!(named.names(samples.saturating_sub(1)), Ok(Names::Tree(_)));
+    let is_last = container + 1 == dataset.containers().len();
+    holds_names(named.len()) || (is_last && holds_names(dataset.len()))
+}
+
 /// For each container, its last sample if that holds the names of a packed directory; and the number of its records.
 fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64>) {
     let dataset = &opened.dataset;
@@ -72,20 +82,12 @@ fn indexes_and_records(opened: &Opened, catalog: &Catalog) -> (Vec<u64>, Vec<u64
         return vec![(0, 0); dataset.containers().len()].into_iter().unzip();
     }
     let of_container = |(number, container): (usize, &dyn Container)| {
-        let is_last = number + 1 == dataset.containers().len();
+        if has_index(dataset, number) {
+            return (1, 0);
+        }
         match container.names(container.len().saturating_sub(1)) {
-            Ok(Names::Tree(_)) => (1, 0),
             Ok(Names::Records(records)) => (0, records),
             Ok(Names::Fields(fields)) => (0, container.len() / fields.max(1)),
-            // The last one's names may be those of all samples.
-            _ if is_last
-                && matches!(
-                    container.names(dataset.len().saturating_sub(1)),
-                    Ok(Names::Tree(_))
-                ) =>
-            {
-                (1, 0)
-            }
             _ => (0, 0),
         }
     };

@@ -341,3 +341,26 @@ fn there_is_a_progress_bar_on_a_terminal_and_nowhere_else() {
     assert_eq!((terminal.code, written.lines().count()), (4, 1), "{shown:?}");
     assert!(!written.contains('\x1b'));
 }
+
+#[test]
+fn samples_that_hold_the_names_of_a_packed_directory_are_told_apart_from_files() {
+    let directory = temp_dir();
+    let [input, packed] = ["photos", "packed"].map(|name| directory.path().join(name));
+    fs::create_dir(&input).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(input.join(name), name).unwrap();
+    }
+    let pack = |parts: &str| {
+        let mut pack = Command::new(FFRFS);
+        run(pack.arg("pack").args([&input, &packed]).args(["--force", parts])).ok();
+    };
+    for parts in ["--parts=1", "--parts=2"] {
+        pack(parts);
+        let said = verify(&packed, &[]).ok().stderr;
+        let names = "4 samples checked (1 of them holds the names of the others), ";
+        assert!(said.starts_with(names), "{parts}: {said}");
+        // The files alone.
+        let said = verify(&packed, &["--sample=0-2"]).ok().stderr;
+        assert!(said.starts_with("3 samples checked, "), "{parts}: {said}");
+    }
+}
