@@ -37,6 +37,7 @@ impl TarScanner {
             zeros: 0,
             is_pax: false,
             lost_at: None,
+            has_no_end_mark: false,
             last: None,
             special: 0,
             damaged_maps: 0,
@@ -115,10 +116,7 @@ impl TarScanner {
         if self.headers == 0 {
             return Err(Fault::new(at, "a tar archive", counted(rest.len(), "byte"), NO_HINT));
         }
-        self.build.warn(format!(
-            "{}: no end mark (two blocks of zeros): it may have been cut off between two members",
-            self.part
-        ));
+        self.has_no_end_mark = true;
         Ok(())
     }
 
@@ -254,6 +252,11 @@ impl TarScanner {
                 self.build.mark_damaged(sample);
             }
             self.build.warn(format!("{}: truncated at byte {length_bytes}", self.part));
+        } else if self.has_no_end_mark {
+            self.build.warn(format!(
+                "{}: no end mark (two blocks of zeros): it may have been cut off between two members",
+                self.part
+            ));
         }
         let part = &self.part;
         if self.special > 0 {

@@ -29,6 +29,8 @@ pub(super) struct TarScanner {
     pub(super) is_pax: bool,
     /// What was met last is no header: the next one is searched for, from this byte on.
     pub(super) lost_at: Option<u64>,
+    /// The file ends where a header may begin.
+    pub(super) has_no_end_mark: bool,
     /// The last member's number if it is a file, where it begins, and where its data ends.
     pub(super) last: Option<(Option<u64>, u64, u64)>,
     /// Devices and pipes.
