@@ -5,6 +5,7 @@ use super::record::{CENTRAL_MARK, LOCAL_MARK};
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::counted;
 use crate::format::{Result, Source};
+use memchr::memmem;
 
 const END_MARK: &[u8; 4] = b"PK\x05\x06";
 const END64_MARK: &[u8; 4] = b"PK\x06\x06";
@@ -74,7 +75,7 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
     reader(source).read("the end of the file", &mut tail, tail_at)?;
     let mut best: Option<(u8, End)> = None;
     let mut reason: Option<(bool, Reject)> = None;
-    for at in memchr_rev(&tail) {
+    for at in memmem::rfind_iter(&tail, END_MARK) {
         let Some(record) = tail.get(at..) else { continue };
         let position = tail_at.saturating_add(at as u64);
         let Some((behind, is_exact)) = behind_comment(record) else { continue };
@@ -116,12 +117,6 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
             )
         }
     })
-}
-
-/// Positions of the signature, from the back.
-fn memchr_rev(tail: &[u8]) -> impl Iterator<Item = usize> {
-    let last = tail.len().saturating_sub(END_BYTES);
-    (0..=last).rev().filter(|&at| tail.get(at..).is_some_and(|rest| rest.starts_with(END_MARK)))
 }
 
 /// The bytes behind an end record's comment, and whether there are none. `None`: it is cut.
