@@ -22,41 +22,26 @@ for name, mode in (('plain.tar', 'w'), ('gzip.tar.gz', 'w:gz'), ('xz.tar.xz', 'w
             out.addfile(info, io.BytesIO(data))
 ";
 
-/// Containers of all formats.
-fn containers(directory: &TempDir) -> Vec<PathBuf> {
-    let mut all: Vec<_> = ["basic.ffr", "packed_folder.ffr", "features.syr", "mixed.syr"]
-        .into_iter()
-        .chain(["jpg.beton", "raw.beton"])
-        .chain(["alike.tfrecord", "mixed.tfrecord", "images.rec", "mds/shard.00000.mds"])
-        .chain(["data.mdb", "tensors.safetensors", "rows.parquet", "nulls.parquet"])
-        .chain(["earliest.h5", "padded-latest.h5", "pickled.ffr"])
-        .map(|name| {
-            let copy = directory.path().join(name.rsplit('/').next().unwrap());
-            fs::copy(fixture(name), &copy).unwrap();
-            copy
-        })
-        .collect();
-    all.push(container_in(directory, &samples(300, 40_000)));
-    if have(Need::Program("python3")) {
-        python(PACK, &[directory.path()]).ok();
-        let packed = ["plain.zip", "deflated.zip", "plain.tar", "gzip.tar.gz", "xz.tar.xz"];
-        all.extend(packed.map(|name| directory.path().join(name)));
-    }
-    for path in &all {
+/// The fixtures of these names, in a directory.
+fn copied(directory: &TempDir, names: &[&str]) -> Vec<PathBuf> {
+    let copy = |name: &&str| {
+        let copy = directory.path().join(name.rsplit('/').next().unwrap());
+        fs::copy(fixture(name), &copy).unwrap();
+        copy
+    };
+    names.iter().map(copy).collect()
+}
+
+/// Mounts each container from a file and from stores, with and without a cache.
+fn assert_the_same_from_stores(containers: &[PathBuf]) {
+    for path in containers {
         // Stores tell seconds.
         let file = fs::File::options().write(true).open(path).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
     }
-    all
-}
-
-#[test]
-fn each_format_reads_the_same_from_a_store_as_from_a_file() {
-    let directory = temp_dir();
-    let containers = containers(&directory);
     for_each_transport(|transport| {
         let remote = Remote::new();
-        for container in &containers {
+        for container in containers {
             let key = container.file_name().unwrap().to_str().unwrap();
             remote.store.put_file(&format!("{BUCKET}/{key}"), container);
             let more = if key == "pickled.ffr" { &["pickles"][..] } else { &[] };
@@ -84,6 +69,43 @@ fn each_format_reads_the_same_from_a_store_as_from_a_file() {
             }
         }
     });
+}
+
+#[test]
+fn ffrecord_syrah_and_ffcv_read_the_same_from_a_store_as_from_a_file() {
+    let directory = temp_dir();
+    let names = ["basic.ffr", "packed_folder.ffr", "features.syr", "mixed.syr", "jpg.beton"];
+    let mut containers = copied(&directory, &names);
+    containers.extend(copied(&directory, &["raw.beton", "pickled.ffr"]));
+    containers.push(container_in(&directory, &samples(300, 40_000)));
+    assert_the_same_from_stores(&containers);
+}
+
+#[test]
+fn formats_of_records_read_the_same_from_a_store_as_from_a_file() {
+    let directory = temp_dir();
+    let names = ["alike.tfrecord", "mixed.tfrecord", "images.rec", "mds/shard.00000.mds"];
+    let mut containers = copied(&directory, &names);
+    containers.extend(copied(&directory, &["data.mdb", "rows.parquet", "nulls.parquet"]));
+    assert_the_same_from_stores(&containers);
+}
+
+#[test]
+fn formats_of_arrays_read_the_same_from_a_store_as_from_a_file() {
+    let directory = temp_dir();
+    let names = ["tensors.safetensors", "earliest.h5", "padded-latest.h5"];
+    assert_the_same_from_stores(&copied(&directory, &names));
+}
+
+#[test]
+fn archives_read_the_same_from_a_store_as_from_a_file() {
+    if !have(Need::Program("python3")) {
+        return;
+    }
+    let directory = temp_dir();
+    python(PACK, &[directory.path()]).ok();
+    let names = ["plain.zip", "deflated.zip", "plain.tar", "gzip.tar.gz", "xz.tar.xz"];
+    assert_the_same_from_stores(&names.map(|name| directory.path().join(name)));
 }
 
 #[test]

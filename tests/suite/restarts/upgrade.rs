@@ -4,13 +4,15 @@ use super::{
     LIMIT, can_resume, children_of, content, name, next_after, parent_of, serving, with_readers,
 };
 use crate::common::{
-    FFRFS, Mount, Need, Stopped, TempDir, Transport, assert_errno, container_in, ffrfs,
-    for_each_transport, have, is_running, run, temp_dir, wait_until,
+    FFRFS, Mount, Need, TempDir, Transport, assert_errno, container_in, ffrfs, for_each_transport,
+    have, is_running, run, temp_dir, wait_until,
 };
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs;
-use std::os::unix::fs::symlink;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use std::fs::{self, File};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -95,41 +97,60 @@ fn readers_see_no_error_however_often_the_program_is_replaced() {
     wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
 }
 
-/// Waits until a process that this one has started, other than `but`, has a file of `source` open.
-fn reads_from(source: &Mount, supervisor: i32, but: i32) -> i32 {
-    let mut found = 0;
-    wait_until("a process reads it", LIMIT, || {
-        let others = children_of(supervisor).into_iter().filter(|&pid| pid != but);
-        let has_open = |pid: &i32| {
-            let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-            let mut files = open.filter_map(|open| fs::read_link(open.path()).ok());
-            files.any(|file| file.starts_with(source.point()))
-        };
-        found = others.into_iter().find(has_open).unwrap_or_default();
-        found != 0
-    });
-    found
+/// A process that was started by the supervisor, and waits until it may go on.
+struct Waiting {
+    pid: i32,
+    /// The process reads from the other end of this pipe.
+    pipe: File,
+}
+
+impl Waiting {
+    /// Waits until a process that `supervisor` has started, other than `but`, reads from a pipe.
+    fn at(pipe: &Path, supervisor: i32, but: i32) -> Self {
+        let mut opened = None;
+        wait_until("a process reads from the pipe", LIMIT, || {
+            // That fails as long as there is no reader.
+            let flags = OFlag::O_NONBLOCK.bits();
+            opened = File::options().write(true).custom_flags(flags).open(pipe).ok();
+            opened.is_some()
+        });
+        let mut pid = None;
+        wait_until("the process has opened it", LIMIT, || {
+            let has_open = |pid: &i32| {
+                let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+                let mut files = open.filter_map(|open| fs::read_link(open.path()).ok());
+                files.any(|file| file == pipe)
+            };
+            let others = children_of(supervisor).into_iter().filter(|&pid| pid != but);
+            pid = others.into_iter().find(has_open);
+            pid.is_some()
+        });
+        Self { pid: pid.unwrap(), pipe: opened.unwrap() }
+    }
+
+    fn go_on(self) {
+        drop(self.pipe);
+    }
 }
 
 /// A mount whose daemon has died: another one of the same program and one of an upgrade both serve it, and have not told the
 /// supervisor so.
 struct Both {
-    /// Each process waits for one of them to go on.
-    stopped: [Option<Stopped>; 2],
     mount: Mount,
     supervisor: i32,
     restarted: i32,
     upgraded: i32,
     upgrade: Child,
-    _sources: [Mount; 2],
     _directory: TempDir,
 }
 
 impl Both {
-    fn new(samples: &[Vec<u8>]) -> Self {
-        let sources = [(); 2].map(|()| Mount::with_samples(Transport::DevFuse, samples, &[]));
+    /// Also gives the two processes.
+    fn new(samples: &[Vec<u8>]) -> (Self, [Waiting; 2]) {
         let directory = temp_dir();
         let pause = directory.path().join("pause");
+        let pipes = ["restarted", "upgraded"].map(|name| directory.path().join(name));
+        pipes.iter().for_each(|pipe| mkfifo(pipe, Mode::S_IRWXU).unwrap());
         // Confined, the processes could not open it.
         let options = ["restarts=5", "sandbox=no"];
         let mount =
@@ -139,27 +160,23 @@ impl Both {
             });
         let mount = mount.unwrap();
         let supervisor = parent_of(mount.pid());
-        // The kernel asks no more for the name and for opening it.
-        sources.iter().for_each(|source| assert!(source.read(name(0)).unwrap() == samples[0]));
-        let stopped = sources.each_ref().map(|source| Some(Stopped::new(source)));
-        symlink(sources[0].path(name(0)), &pause).unwrap();
+        symlink(&pipes[0], &pause).unwrap();
         kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
         // Nothing is asked of the mount before: what the first one has taken comes again only later.
-        let restarted = reads_from(&sources[0], supervisor, mount.pid());
+        let restarted = Waiting::at(&pipes[0], supervisor, mount.pid());
         fs::remove_file(&pause).unwrap();
-        symlink(sources[1].path(name(0)), &pause).unwrap();
+        symlink(&pipes[1], &pause).unwrap();
         let upgrade = Command::new(FFRFS).arg("upgrade").arg(mount.point()).spawn().unwrap();
-        let upgraded = reads_from(&sources[1], supervisor, restarted);
-        Self {
-            stopped,
+        let upgraded = Waiting::at(&pipes[1], supervisor, restarted.pid);
+        let both = Self {
             mount,
             supervisor,
-            restarted,
-            upgraded,
+            restarted: restarted.pid,
+            upgraded: upgraded.pid,
             upgrade,
-            _sources: sources,
             _directory: directory,
-        }
+        };
+        (both, [restarted, upgraded])
     }
 
     fn assert_upgraded(mut self, samples: &[Vec<u8>]) {
@@ -179,13 +196,13 @@ fn a_process_that_tells_of_the_mount_while_another_program_starts_does_not_refus
         return;
     }
     let samples = content();
-    let mut both = Both::new(&samples);
-    drop(both.stopped[0].take());
+    let (mut both, [restarted, upgraded]) = Both::new(&samples);
+    restarted.go_on();
     for _ in 0..50 {
         std::thread::sleep(Duration::from_millis(20));
         assert!(both.upgrade.try_wait().unwrap().is_none(), "{}", both.mount.log());
     }
-    drop(both.stopped[1].take());
+    upgraded.go_on();
     both.assert_upgraded(&samples);
 }
 
@@ -195,12 +212,12 @@ fn a_process_that_tells_of_the_mount_after_another_program_serves_does_not_end_t
         return;
     }
     let samples = content();
-    let mut both = Both::new(&samples);
-    drop(both.stopped[1].take());
+    let (both, [restarted, upgraded]) = Both::new(&samples);
+    upgraded.go_on();
     wait_until("the other program serves", LIMIT, || {
         both.mount.log().contains("another program serves")
     });
-    drop(both.stopped[0].take());
+    restarted.go_on();
     both.assert_upgraded(&samples);
 }
 
