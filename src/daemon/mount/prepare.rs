@@ -128,14 +128,17 @@ pub(super) fn prepare(
     })
 }
 
-/// Reads the file that a variable names, past the page cache: for tests of what happens to a process at this moment. Only
-/// builds with the feature `test-hooks` do so.
+/// Reads the file or pipe that a variable names, past the page cache: for tests of what happens to a process at this moment.
+/// Only builds with the feature `test-hooks` do so.
 #[cfg(feature = "test-hooks")]
 pub(super) fn wait_for_test(variable: &str) {
     use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
     let Some(path) = std::env::var_os(variable) else { return };
-    let file = fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+    // Of a pipe, the kernel refuses that once it has waited for the other end.
+    let is_pipe = fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
+    let flags = if is_pipe { 0 } else { libc::O_DIRECT };
+    let file = fs::File::options().read(true).custom_flags(flags).open(path);
     let _ = file.and_then(|mut file| file.read(&mut [0; 4096]));
 }
 
