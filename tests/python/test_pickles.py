@@ -48,8 +48,8 @@ def image_of(mode, number):
 
 
 def value_of(number):
-    """A sample of one of several kinds."""
-    noise = numpy.random.default_rng(number)
+    """A sample of one of several kinds, the same whenever it is asked for."""
+    noise, seeded = numpy.random.default_rng(number), torch.Generator().manual_seed(number)
     match number % 8:
         case 0: return jpeg(number), number
         case 1: return {"image": jpeg(number), "label": number / 7, "name": f"ünï {number}", "none": None, 3: number % 2 == 0}
@@ -57,7 +57,8 @@ def value_of(number):
         case 3: return [numpy.asfortranarray(noise.random((3, number % 5 + 2))), numpy.arange(number % 40, dtype=">i2")]
         case 4: return {mode: image_of(mode, number) for mode in MODES}
         case 5: return collections.OrderedDict(a=(bytes(range(256)) * (number % 9), bytearray(b"\xff" * 9)), b=-number << 70)
-        case 6: return {"x": torch.arange(number % 50).reshape(-1, 1), "y": torch.rand(3, 4).T, "z": torch.rand(2, 3)[1]}
+        case 6: return {"x": torch.arange(number % 50).reshape(-1, 1), "y": torch.rand(3, 4, generator=seeded).T,
+                        "z": torch.rand(2, 3, generator=seeded)[1]}
         case _: return noise.random(3) > 0.5, noise.integers(0, 9, 4).astype("datetime64[s]").astype("i8"), "x" * (number % 300)
 
 
