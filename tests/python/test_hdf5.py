@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import subprocess
 
 import h5py
 import numpy
@@ -182,3 +183,49 @@ def test_no_more_rows_are_files_than_the_container_has_bytes(ffrfs, tmp_path, tr
         assert numpy.array_equal(loaded(folder / "few/000899.npy"), [1.5] * 3)
         assert numpy.array_equal(loaded(folder / "more/000000.npy"), [1.5] * 3)
         assert loaded(folder / "many.npy").shape == (1_000_000, 3)
+
+
+def text_of(bytes, padding):
+    text = h5py.h5t.C_S1.copy()
+    text.set_size(bytes)
+    text.set_strpad(padding)
+    return text
+
+
+@pytest.mark.parametrize("padding", (h5py.h5t.STR_SPACEPAD, h5py.h5t.STR_NULLTERM), ids=("spaces", "nul"))
+@pytest.mark.parametrize("libver", ("earliest", "latest"))
+def test_padded_text_in_long_arrays_and_long_rows_is_what_h5py_reads(ffrfs, tmp_path, transport, libver, padding):
+    text = text_of(4, padding)
+    stored = b"ab  " if padding == h5py.h5t.STR_SPACEPAD else b"ab\0x"
+    field = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    field.insert(b"text", 0, text)
+    field.insert(b"number", 4, h5py.h5t.STD_I32LE)
+    layout = numpy.dtype([("text", "S4"), ("number", "<i4")])
+    deep = h5py.h5t.create(h5py.h5t.COMPOUND, 28)
+    deep.insert(b"pairs", 0, h5py.h5t.array_create(field, (3,)))
+    deep.insert(b"last", 24, text)
+    deep_layout = numpy.dtype([("pairs", layout, (3,)), ("last", "S4")])
+    pairs = numpy.array([(stored, number) for number in range(300_000)], layout)
+    with h5py.File(tmp_path / "text.h5", "w", libver=libver) as file:
+        for name, kind, shape, values in (
+            ("wide", h5py.h5t.array_create(text, (5000,)), (2,), numpy.array([stored] * 10_000, "S4")),
+            ("long", field, (1, 300_000), pairs), ("rows", field, (3, 100_000), pairs), ("flat", field, (300_000,), pairs),
+            ("deep", h5py.h5t.array_create(deep, (1000,)), (2,),
+             numpy.array([(pairs[:3], stored)] * 2000, deep_layout)),
+        ):
+            dataset = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple(shape))
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values, mtype=kind)
+        lists = h5py.h5d.create(file.id, b"lists", h5py.h5t.vlen_create(text), h5py.h5s.create_simple((1,)))
+        assert lists.get_type().get_super().get_strpad() == padding
+    for options in (), ("--rows",):
+        with mount(ffrfs, [tmp_path / "text.h5"], transport, *options) as folder, h5py.File(tmp_path / "text.h5") as file:
+            for name in ("wide", "long", "rows", "flat", "deep"):
+                wanted = file[name][()]
+                if not options:
+                    same(loaded(folder / f"{name}.npy"), wanted, name)
+                elif name != "flat":
+                    for row, values in enumerate(wanted):
+                        same(loaded(folder / name / f"{row:06}.npy"), values, name)
+            assert not list(folder.glob("lists*"))
+    said = subprocess.run([ffrfs, "info", tmp_path / "text.h5"], capture_output=True, text=True)
+    assert '"lists" is left out: text that may be padded' in said.stdout + said.stderr

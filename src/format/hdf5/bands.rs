@@ -1,9 +1,9 @@
-//! Elements that lie in the file as they are, as chunks of whole rows: where they are not shown as they lie.
+//! Elements that lie in the file as they are, as chunks: where they are not shown as they lie.
 //!
 //! Imports datasets, chunks, and the texts within elements.
 
 use super::chunked::Chunked;
-use super::dataset::Dataset;
+use super::dataset::{Dataset, Refusal, unsupported};
 use super::padded::Texts;
 use super::table::{Chunk, MAX_CHUNK_BYTES};
 use crate::format::View;
@@ -19,38 +19,42 @@ pub(super) enum Data {
 
 impl Data {
     /// The same, with NULs behind each text within an element.
-    pub(super) fn without_padding(self, dataset: &Dataset, view: View) -> Self {
+    pub(super) fn without_padding(self, dataset: &Dataset, view: View) -> Result<Self, Refusal> {
+        if view == View::Raw || dataset.bytes().is_none_or(|all| all == 0) {
+            return Ok(self);
+        }
         let texts = Texts::of(&dataset.datatype);
-        if view == View::Raw || texts.is_empty() {
-            return self;
+        if texts.is_empty() {
+            return Ok(self);
         }
-        match self {
-            Data::Chunked(chunked) => Data::Chunked(Box::new(chunked.trimmed(texts, false))),
+        let (chunked, is_contiguous) = match self {
+            Data::Chunked(chunked) => (*chunked, false),
             Data::At(at) => match bands(dataset, at) {
-                Some(chunked) => Data::Chunked(Box::new(chunked.trimmed(texts, true))),
-                None => Data::At(at),
+                Some(chunked) => (chunked, true),
+                None => return unsupported("an element with text in its fields is too long"),
             },
-        }
+        };
+        Ok(Data::Chunked(Box::new(chunked.trimmed(texts, is_contiguous))))
     }
 }
 
-/// Elements from a byte of the file on as chunks of whole rows. `None`: there are none, or a row is too long.
+/// Elements from a byte of the file on as chunks: of whole rows, or of parts of a long one. `None`: an element is too long.
 fn bands(dataset: &Dataset, at: u64) -> Option<Chunked> {
-    let all = dataset.bytes().filter(|all| *all > 0)?;
-    let rows = dataset.shape.first().copied().unwrap_or(1);
-    let row = all.checked_div(rows).filter(|row| *row <= MAX_CHUNK_BYTES)?;
-    let band = BAND_BYTES.checked_div(row).unwrap_or(0).clamp(1, rows);
-    let mut shape = dataset.shape.clone();
-    match shape.first_mut() {
-        Some(first) => *first = band,
-        None => shape.push(1),
+    let all = dataset.bytes()?;
+    let element = u64::from(dataset.datatype.bytes);
+    let row = all.checked_div(dataset.shape.first().copied().unwrap_or(1))?;
+    let unit = if row <= BAND_BYTES { row } else { element };
+    let band = (BAND_BYTES - BAND_BYTES.checked_rem(unit)?).max(unit).min(all);
+    if band > MAX_CHUNK_BYTES {
+        return None;
     }
-    let band_bytes = band.checked_mul(row)?;
     let chunk = |number: u64| {
-        let start = number.checked_mul(band_bytes)?;
-        let bytes = u32::try_from(all.checked_sub(start)?.min(band_bytes)).ok()?;
+        let start = number.checked_mul(band)?;
+        let bytes = u32::try_from(all.checked_sub(start)?.min(band)).ok()?;
         Some(Chunk { number, at: at.checked_add(start)?, bytes, mask: 0 })
     };
-    let table = (0..rows.div_ceil(band)).map(chunk).collect::<Option<_>>()?;
-    Some(Chunked::new(dataset, shape, table))
+    let table = (0..all.div_ceil(band)).map(chunk).collect::<Option<_>>()?;
+    // In one piece: the shape does not matter.
+    let elements = Dataset { shape: vec![all.checked_div(element)?], ..dataset.clone() };
+    Some(Chunked::new(&elements, vec![band.checked_div(element)?], table))
 }

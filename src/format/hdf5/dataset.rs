@@ -37,6 +37,7 @@ pub(super) fn unsupported<T>(why: impl Into<String>) -> Result<T, Refusal> {
 }
 
 /// A dataset as its header describes it.
+#[derive(Clone)]
 pub(super) struct Dataset {
     pub(super) shape: Vec<u64>,
     /// Up to where each dimension may grow.

@@ -33,8 +33,7 @@ pub(super) enum Kind {
     Plain(String),
     /// Text of the element's length.
     Text(Padding),
-    /// Fields: name, offset, type.
-    Compound(Vec<(Vec<u8>, u32, Datatype)>),
+    Compound(Vec<Member>),
     /// An array of elements in each element.
     Array(Vec<u64>, Box<Datatype>),
     /// As many elements as each says, elsewhere.
@@ -42,6 +41,9 @@ pub(super) enum Kind {
     /// Text elsewhere.
     FarText,
 }
+
+/// A field: name, offset, type.
+type Member = (Vec<u8>, u32, Datatype);
 
 /// The type of a dataset's elements.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +87,7 @@ impl Datatype {
     }
 
     /// A structured type, or a complex number as h5py has it: fields `r` and `i`.
-    fn structured(&self, members: &[(Vec<u8>, u32, Datatype)]) -> Option<String> {
+    fn structured(&self, members: &[Member]) -> Option<String> {
         if let [(r, 0, real), (i, at, imaginary)] = members
             && (&r[..], &i[..]) == (b"r", b"i")
             && real == imaginary
@@ -97,16 +99,15 @@ impl Datatype {
         {
             return Some(format!("'{order}c{}'", self.bytes));
         }
-        // NumPy finds fields by their names; in a file it has them in the order of their bytes.
-        let mut sorted: Vec<_> = members.iter().collect();
-        sorted.sort_by_key(|(_, at, _)| *at);
+        let Some(sorted) = self.side_by_side(members) else {
+            // References to values elsewhere are not shown, as bytes neither.
+            let is_here = members.iter().all(|(_, _, of)| of.descr().is_some());
+            return is_here.then(|| self.opaque());
+        };
         let (mut parts, mut end) = (Vec::new(), 0_u32);
         for (name, at, of) in sorted {
             let (descr, shape) = of.descr()?;
-            let Some(gap) = at.checked_sub(end) else { return Some(self.opaque()) };
-            if gap > 0 {
-                parts.push(format!("('', '|V{gap}')"));
-            }
+            parts.extend(gap(end, *at));
             let name = quoted(&String::from_utf8_lossy(name));
             parts.push(match shape.is_empty() {
                 true => format!("({name}, {descr})"),
@@ -114,19 +115,25 @@ impl Datatype {
             });
             end = at.saturating_add(of.bytes);
         }
-        let Some(gap) = self.bytes.checked_sub(end).filter(|_| !parts.is_empty()) else {
-            return Some(self.opaque());
-        };
-        if gap > 0 {
-            parts.push(format!("('', '|V{gap}')"));
-        }
+        parts.extend(gap(end, self.bytes));
         Some(format!("[{}]", parts.join(", ")))
+    }
+
+    /// Fields in the order of their bytes: NumPy finds them by their names, and has them so in a file. `None`: they share
+    /// bytes, or there are none.
+    fn side_by_side<'a>(&self, members: &'a [Member]) -> Option<Vec<&'a Member>> {
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_by_key(|(_, at, _)| *at);
+        let end = sorted.iter().try_fold(0_u32, |end, (_, at, of)| {
+            (*at >= end).then(|| at.saturating_add(of.bytes))
+        })?;
+        (end <= self.bytes && !sorted.is_empty()).then_some(sorted)
     }
 
     /// Whether it has fields that NumPy cannot have beside each other.
     pub(super) fn is_opaque(&self) -> bool {
         match &self.kind {
-            Kind::Compound(members) => self.structured(members) == Some(self.opaque()),
+            Kind::Compound(members) => self.side_by_side(members).is_none(),
             _ => false,
         }
     }
@@ -134,6 +141,11 @@ impl Datatype {
     fn opaque(&self) -> String {
         format!("'|V{}'", self.bytes)
     }
+}
+
+/// Bytes between fields that belong to none.
+fn gap(from: u32, to: u32) -> Option<String> {
+    to.checked_sub(from).filter(|gap| *gap > 0).map(|gap| format!("('', '|V{gap}')"))
 }
 
 /// A tuple as Python writes it.
@@ -288,7 +300,7 @@ fn compound(
     fields: &mut Fields<'_>,
     (version, bits, bytes): (u8, u32, u32),
     nesting: u32,
-) -> Result<Vec<(Vec<u8>, u32, Datatype)>> {
+) -> Result<Vec<Member>> {
     let mut members = Vec::new();
     for _ in 0..bits & 0xffff {
         let name = name(fields, version)?;

@@ -158,7 +158,8 @@ impl Hdf5File {
         path
     }
 
-    /// The path of a link as it is shown: with the ending of what it leads to, which makes a name of what would be none.
+    /// The path of a link as it is shown. It has the ending of what it leads to; with that, even a name such as `.` can be
+    /// shown.
     fn link_path(&self, number: u32, target: u32) -> Vec<u8> {
         let mut path = self.tree_path(number);
         if let Some(Entry::Dataset(dataset)) = self.entry(target) {

@@ -172,6 +172,8 @@ fn place_of_shared(input: &Input<'_>, message: &Message) -> Result<Option<u64>> 
     let (version, kind) = (fields.u8()?, fields.u8()?);
     if version == 1 {
         fields.take(6)?;
+        // The name's place in a heap, which libraries do not look at.
+        fields.length()?;
     }
     if version == 3 && kind == 1 {
         return Ok(None);

@@ -6,23 +6,24 @@
 use super::datatype::{Datatype, Kind, Padding};
 use super::values::trimmed;
 
-/// An element with more texts stays as it is stored.
-const MAX_TEXTS: usize = 1 << 12;
-
-/// A text within an element: where it begins, its bytes, and how it ends.
-type Text = (usize, usize, Padding);
-
 /// The texts within an element that may be followed by something else than NULs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Texts(Vec<Text>);
+pub(super) struct Texts(Vec<Part>);
+
+#[derive(Debug, Clone)]
+enum Part {
+    /// A text: where it begins, its bytes, and how it ends.
+    Text(usize, usize, Padding),
+    /// The parts of an array's first element, its elements, and the bytes of each.
+    Array(Vec<Part>, usize, usize),
+}
 
 impl Texts {
+    /// Takes as long as the type's message is, not as its elements are.
     pub(super) fn of(datatype: &Datatype) -> Self {
-        let mut texts = Vec::new();
-        match find(datatype, 0, &mut texts) {
-            Some(()) => Self(texts),
-            None => Self::default(),
-        }
+        let mut parts = Vec::new();
+        find(datatype, 0, &mut parts);
+        Self(parts)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -36,41 +37,49 @@ impl Texts {
         }
         let element_bytes = usize::try_from(element_bytes).unwrap_or(usize::MAX).max(1);
         for element in elements.chunks_exact_mut(element_bytes) {
-            for (at, bytes, padding) in &self.0 {
-                let place = element.get_mut(*at..).and_then(|rest| rest.get_mut(..*bytes));
+            trim(&self.0, 0, element);
+        }
+    }
+}
+
+/// Puts NULs behind the texts of parts that lie so many bytes further on. No two share a byte.
+fn trim(parts: &[Part], behind: usize, element: &mut [u8]) {
+    for part in parts {
+        match part {
+            Part::Text(at, bytes, padding) => {
+                let at = at.saturating_add(behind);
+                let place = element.get_mut(at..).and_then(|rest| rest.get_mut(..*bytes));
                 let Some(text) = place else { continue };
                 let length = trimmed(text, *padding).len();
                 text.iter_mut().skip(length).for_each(|byte| *byte = 0);
+            }
+            Part::Array(of, count, bytes) => {
+                for number in 0..*count {
+                    trim(of, number.saturating_mul(*bytes).saturating_add(behind), element);
+                }
             }
         }
     }
 }
 
-/// `None`: there are too many, or fields that share bytes.
-fn find(datatype: &Datatype, at: usize, texts: &mut Vec<Text>) -> Option<()> {
-    if texts.len() > MAX_TEXTS {
-        return None;
-    }
+fn find(datatype: &Datatype, at: usize, parts: &mut Vec<Part>) {
     match &datatype.kind {
         Kind::Text(Padding::Nulls) | Kind::Plain(_) | Kind::Sequence(_) | Kind::FarText => (),
-        Kind::Text(padding) => texts.push((at, datatype.bytes as usize, *padding)),
-        Kind::Compound(_) if datatype.is_opaque() => return None,
+        Kind::Text(padding) => parts.push(Part::Text(at, datatype.bytes as usize, *padding)),
+        // It is shown as bytes.
+        Kind::Compound(_) if datatype.is_opaque() => (),
         Kind::Compound(members) => {
             for (_, offset, of) in members {
-                find(of, at.checked_add(*offset as usize)?, texts)?;
+                find(of, at.saturating_add(*offset as usize), parts);
             }
         }
         Kind::Array(_, of) => {
-            let before = texts.len();
-            let items = datatype.bytes.checked_div(of.bytes).unwrap_or(0);
-            for number in 0..items {
-                let behind = number.checked_mul(of.bytes)?;
-                find(of, at.checked_add(behind as usize)?, texts)?;
-                if texts.len() == before {
-                    break;
-                }
+            let mut first = Vec::new();
+            find(of, at, &mut first);
+            if !first.is_empty() {
+                let count = datatype.bytes.checked_div(of.bytes).unwrap_or(0);
+                parts.push(Part::Array(first, count as usize, of.bytes as usize));
             }
         }
     }
-    Some(())
 }

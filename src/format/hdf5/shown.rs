@@ -10,6 +10,7 @@ use super::datatype::{Datatype, Kind, MAX_DIMENSIONS, Padding};
 use super::input::Input;
 use super::notes::Notes;
 use super::object::Message;
+use super::padded;
 use super::table;
 use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
 use crate::format::counted;
@@ -147,7 +148,7 @@ impl<'a> Builder<'a> {
         self.data_bytes = self.data_bytes.saturating_add(size);
     }
 
-    /// Says as what a dataset is shown that was added, and can be read.
+    /// Notes that the dataset just added is shown as bytes, if NumPy has no type for it and it can be read.
     fn note_type(&mut self, name: &[u8], dataset: &Dataset) {
         let is_damaged = |shown: &Shown| matches!(shown.content, Content::Damaged { .. });
         let is_shown = self.options.view != View::Raw && !self.shown.last().is_none_or(is_damaged);
@@ -195,7 +196,7 @@ impl<'a> Builder<'a> {
         let size = bytes.saturating_add(prefix.len() as u64).saturating_mul(count);
         let shown = (rows.is_some(), ending);
         let data = self.data(dataset);
-        match data.map(|data| data.without_padding(dataset, self.options.view)) {
+        match data.and_then(|data| data.without_padding(dataset, self.options.view)) {
             Ok(Data::At(at)) => {
                 self.push(count, size, shown, Content::Plain { at, bytes, prefix });
             }
@@ -330,12 +331,8 @@ impl<'a> Builder<'a> {
         let (elements, place) = match self.elements(dataset) {
             Ok(elements) => elements,
             Err(Refusal::Unsupported(why)) => {
-                self.damaged(
-                    name,
-                    (1, 1),
-                    (false, if dataset.shape.is_empty() { ".txt" } else { ".json" }),
-                    &why,
-                );
+                let ending = if dataset.shape.is_empty() { ".txt" } else { ".json" };
+                self.damaged(name, (1, 1), (false, ending), &why);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -414,12 +411,16 @@ impl<'a> Builder<'a> {
 
     /// Values of variable length: a directory of them.
     fn sequences(&mut self, dataset: &Dataset, of: &Datatype) -> Result<(), Refusal> {
-        let Some((descr, inner)) = of.descr().filter(|(_, inner)| inner.is_empty()) else {
+        let Some((descr, _)) = of.descr().filter(|(_, inner)| inner.is_empty()) else {
             return unsupported("values of variable length lie within its values");
         };
-        let _ = inner;
         if dataset.shape.len() > 1 {
             return unsupported("values of variable length in more than one dimension");
+        }
+        if self.options.view != View::Raw && !padded::Texts::of(of).is_empty() {
+            return unsupported(
+                "text that may be padded lies within its values of variable length",
+            );
         }
         let count = if dataset.bytes() == Some(0) { 0 } else { dataset.elements() };
         let Some(left) = self.values_left.checked_sub(count) else {

@@ -3,6 +3,7 @@
 mod groups;
 mod heads;
 mod model;
+mod padded;
 mod repeated;
 
 use super::datatype::{Datatype, Kind};

@@ -220,7 +220,9 @@ impl MdsScanner {
             let columns = self.columns.len();
             let names: usize = self.columns.iter().map(|column| column.name.len()).sum();
             let (expected, found) = match full {
-                Full::Files => ("values of a byte or more", counted(columns, "value")),
+                Full::Files => {
+                    ("as many bytes in the samples as they have values", counted(columns, "value"))
+                }
                 Full::Names => (
                     "names of columns that are at most 4 times as long as the samples",
                     format!(

@@ -164,7 +164,7 @@ fn small_lies_do_not_take_much_memory() {
     let offsets = at.to_le_bytes().repeat(count as usize + 1);
     let file = [&count.to_le_bytes()[..], &offsets, json].concat();
     let error = open(&file, true).err().unwrap().to_string();
-    assert!(error.contains("values of a byte or more"), "{error}");
+    assert!(error.contains("as many bytes in the samples as they have values"), "{error}");
 }
 
 #[test]

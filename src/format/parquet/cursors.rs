@@ -11,6 +11,8 @@ use crate::format::{Error, Fault, counted};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+const TOO_MUCH: &str = "the pages that a row is made from have over 256 MiB once they are decoded";
+
 /// Why no more can be read.
 #[derive(Debug)]
 pub(super) enum Stop {
@@ -284,15 +286,14 @@ impl<'a> Cursors<'a> {
             let wrong = |fault: Fault| Stop::Wrong(fault.within(&format!("the page at byte {at}")));
             let held = self.held.saturating_sub(before).saturating_add(header.held_bytes());
             if held > MAX_PAGE_BYTES.into() {
-                return Err(wrong("over 256 MiB of values of one row".into()));
+                return Err(wrong(TOO_MUCH.into()));
             }
             cursor.take_page(header, length, &page).map_err(wrong)?;
             self.end = self.end.max(cursor.at);
         }
         self.held = self.held.saturating_sub(before).saturating_add(cursor.held);
         if self.held > MAX_PAGE_BYTES.into() {
-            let why = "over 256 MiB of values of one row";
-            return Err(format!("the page at byte {}: {why}", cursor.page_at).into());
+            return Err(format!("the page at byte {}: {TOO_MUCH}", cursor.page_at).into());
         }
         Ok(true)
     }

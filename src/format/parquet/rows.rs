@@ -44,8 +44,8 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The address of a slot of the group. The same one of each group stand together: what is read in order, row by row,
-    /// goes on behind the end of a group with the next one.
+    /// The address of a slot of the group. The slots of a column stand side by side, one for each row group: who
+    /// reads row by row goes from the end of one row group straight on to the next.
     fn slot(&self, number: usize) -> u64 {
         let before = (number as u64).saturating_mul(self.groups);
         let slot = before.saturating_add(self.number.into());

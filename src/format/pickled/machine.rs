@@ -27,8 +27,8 @@ pub(super) struct Machine<'a> {
     memo: BTreeMap<u64, Id>,
     /// How many references lists, tuples and dictionaries hold.
     held: usize,
-    /// Bytes that were decoded, which a pickle may refer to again and again.
-    decoded_bytes: usize,
+    /// Bytes that may still be decoded, which a pickle may refer to again and again.
+    left: usize,
 }
 
 /// All values of a pickle, and which of them it is of.
@@ -37,6 +37,8 @@ pub(super) struct Unpickled {
     pub(super) top: Id,
     /// Where the next byte stands behind it.
     pub(super) end: usize,
+    /// Bytes that might still have been decoded.
+    left: usize,
 }
 
 impl Unpickled {
@@ -47,7 +49,7 @@ impl Unpickled {
 
 /// Reads the pickle that begins at `at`.
 pub(super) fn read(bytes: &[u8], at: usize) -> Option<Unpickled> {
-    follow(bytes, at, false)
+    follow(bytes, at, false, most_decoded(bytes.len()))
 }
 
 /// Whether a pickle begins so. What was pickled by protocols 0 and 1 does not.
@@ -60,7 +62,8 @@ pub(super) fn most_decoded(length: usize) -> usize {
     length.saturating_mul(4).saturating_add(1 << 20)
 }
 
-fn follow(bytes: &[u8], at: usize, is_inside: bool) -> Option<Unpickled> {
+/// Follows a pickle that may decode so many bytes.
+fn follow(bytes: &[u8], at: usize, is_inside: bool, left: usize) -> Option<Unpickled> {
     let mut machine = Machine {
         is_inside,
         input: Input { bytes, at },
@@ -69,7 +72,7 @@ fn follow(bytes: &[u8], at: usize, is_inside: bool) -> Option<Unpickled> {
         marks: Vec::new(),
         memo: BTreeMap::new(),
         held: 0,
-        decoded_bytes: 0,
+        left,
     };
     if !begins(&[machine.input.byte().ok()?, machine.input.byte().ok()?]) {
         return None;
@@ -77,8 +80,8 @@ fn follow(bytes: &[u8], at: usize, is_inside: bool) -> Option<Unpickled> {
     loop {
         if machine.step()? {
             let top = machine.pop()?;
-            let (values, end) = (machine.heap.values, machine.input.at);
-            return machine.stack.is_empty().then_some(Unpickled { values, top, end });
+            let (values, end, left) = (machine.heap.values, machine.input.at, machine.left);
+            return machine.stack.is_empty().then_some(Unpickled { values, top, end, left });
         }
     }
 }
@@ -135,7 +138,6 @@ impl Machine<'_> {
         (self.stack.len() <= MAX_VALUES
             && self.held <= MAX_VALUES
             && self.memo.len() <= MAX_VALUES
-            && self.decoded_bytes <= most_decoded(self.input.bytes.len())
             && self.marks.len() <= MAX_VALUES)
             .then_some(false)
     }
@@ -209,9 +211,7 @@ impl Machine<'_> {
         let value = objects::call(&self.heap, callable, arguments, is_new)?;
         match &value {
             Value::Dict(entries) => self.held = self.held.saturating_add(entries.len()),
-            Value::Bytes(bytes) => {
-                self.decoded_bytes = self.decoded_bytes.saturating_add(bytes.range.len());
-            }
+            Value::Bytes(bytes) => self.left = self.left.checked_sub(bytes.range.len())?,
             _ => {}
         }
         Some(value)
@@ -280,8 +280,11 @@ impl Machine<'_> {
         match self.heap.get(file)? {
             Value::Bytes(Bytes { range, latin1: None }) => {
                 // The same bytes can be loaded again and again.
-                self.decoded_bytes = self.decoded_bytes.saturating_add(range.len());
-                Some(Value::Storage(storage(self.input.bytes, range)?))
+                self.left = self.left.checked_sub(range.len())?;
+                let most = most_decoded(range.len()).min(self.left);
+                let (storage, left) = storage(self.input.bytes, range, most)?;
+                self.left = self.left.saturating_sub(most.saturating_sub(left));
+                Some(Value::Storage(storage))
             }
             _ => None,
         }
@@ -296,16 +299,18 @@ fn integer(bytes: &[u8]) -> Option<i128> {
     Some(i128::from_le_bytes(whole))
 }
 
-/// A storage as the older file format of PyTorch has it: several pickles, then the number of elements and their bytes.
-fn storage(bytes: &[u8], range: &Range<usize>) -> Option<Storage> {
+/// A storage as the older file format of PyTorch has it: several pickles, then the number of elements and their bytes. Its
+/// pickles may decode so many bytes; gives how many of these are left.
+fn storage(bytes: &[u8], range: &Range<usize>, most: usize) -> Option<(Storage, usize)> {
     let inside = bytes.get(..range.end)?;
-    let magic = follow(inside, range.start, true)?;
+    let behind = |last: &Unpickled| follow(inside, last.end, true, last.left);
+    let magic = follow(inside, range.start, true, most)?;
     let is_magic = matches!(magic.get(magic.top)?, Value::Int(0x1950_a86a_20f9_469c_fc6c));
-    let version = follow(inside, magic.end, true)?;
+    let version = behind(&magic)?;
     let is_version = matches!(version.get(version.top)?, Value::Int(1001));
-    let system = follow(inside, version.end, true)?;
-    let object = follow(inside, system.end, true)?;
-    let keys = follow(inside, object.end, true)?;
+    let system = behind(&version)?;
+    let object = behind(&system)?;
+    let keys = behind(&object)?;
     if !is_magic || !is_version || !is_little_endian(inside, &system) {
         return None;
     }
@@ -317,7 +322,7 @@ fn storage(bytes: &[u8], range: &Range<usize>) -> Option<Storage> {
     let is_whole = keys_of.len() == 1
         && storage.range.end.checked_mul(storage.item_bytes) == Some(length)
         && data_at.checked_add(length) == Some(range.end);
-    is_whole.then(|| Storage { range: data_at..range.end, ..storage.clone() })
+    is_whole.then(|| (Storage { range: data_at..range.end, ..storage.clone() }, keys.left))
 }
 
 fn is_little_endian(bytes: &[u8], system: &Unpickled) -> bool {

@@ -259,17 +259,24 @@ fn what_is_not_known_stays_one_file_and_nothing_is_called() {
     stays_one(&long);
 }
 
-/// A tensor of three bytes, with so many opcodes behind its usual arguments.
-fn tensor(more: &[u8]) -> Vec<u8> {
-    let file = [
+/// A storage of three bytes, as a file of PyTorch, with so many opcodes behind what is said of the system.
+fn storage(more: &[u8]) -> Vec<u8> {
+    [
         &b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."[..],
         b"\x80\x02M\xe9\x03.",
-        b"\x80\x02}X\x0d\0\0\0little_endian\x88s.",
+        b"\x80\x02}X\x0d\0\0\0little_endian\x88s",
+        more,
+        b".",
         b"\x80\x02(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x03NtQ.",
         b"\x80\x02]X\x01\0\0\0ka.",
         b"\x03\0\0\0\0\0\0\0abc",
     ]
-    .concat();
+    .concat()
+}
+
+/// A tensor of three bytes, with so many opcodes behind its usual arguments.
+fn tensor(more: &[u8]) -> Vec<u8> {
+    let file = storage(b"");
     let start = b"\x80\x04ctorch._utils\n_rebuild_tensor_v2\n(ctorch.storage\n_load_from_bytes\nB";
     let length = (file.len() as u32).to_le_bytes();
     let arguments = b"\x85RK\0K\x03\x85K\x01\x85\x89ccollections\nOrderedDict\n)R";
@@ -315,6 +322,36 @@ fn a_small_pickle_cannot_make_work_or_memory_without_end() {
     stays_one(
         b"\x80\x04(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x01NtQ.",
     );
+}
+
+#[test]
+fn what_storages_decode_counts_for_each_of_them_and_for_the_sample() {
+    // Bytes of protocol 2 of one long text, again and again.
+    let decoding = |count: usize| {
+        let text = [&b"X"[..], &(8 * count as u32).to_le_bytes(), &vec![b'x'; 8 * count], b"q\x01"];
+        let start = [&b"X\x01\0\0\0x("[..], &text.concat(), b"c_codecs\nencode\nq\x02"].concat();
+        let calls = b"h\x02h\x01X\x06\0\0\0latin1\x86R".repeat(count);
+        storage(&[&start[..], &calls, b"ts"].concat())
+    };
+    let sample = |filler: usize, storage: &[u8], loads: usize| {
+        let filler =
+            [&b"\x80\x04(B"[..], &(filler as u32).to_le_bytes(), &vec![7; filler]].concat();
+        let file = [&b"B"[..], &(storage.len() as u32).to_le_bytes(), storage, b"q\x01"].concat();
+        let load =
+            b"ctorch._utils\n_rebuild_tensor_v2\n(ctorch.storage\n_load_from_bytes\nh\x01\x85R";
+        let tensor =
+            [&load[..], b"K\0K\x03\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR"].concat();
+        [&filler[..], &file, &tensor.repeat(loads), b"t."].concat()
+    };
+    let is_directory = |storage: &[u8], loads| {
+        let pickle = sample(4 << 20, storage, loads);
+        one(&pickle).keys().any(|path| path.starts_with("0/"))
+    };
+    assert!(is_directory(&decoding(10), 1));
+    assert!(is_directory(&decoding(300), 20));
+    // 8 MB of 18 KB, which the whole sample might decode; and 0.7 MB too often for it.
+    assert!(!is_directory(&decoding(1000), 1));
+    assert!(!is_directory(&decoding(300), 100));
 }
 
 #[test]

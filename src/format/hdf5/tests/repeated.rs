@@ -92,6 +92,25 @@ fn a_type_of_many_datasets_is_read_once_and_so_is_one_that_is_not_there() {
 }
 
 #[test]
+fn a_type_is_found_where_a_shared_message_of_any_version_says() {
+    let of = header(&[(DATATYPE, 0, &[7; 24])]);
+    let at = of.len() as u64;
+    let messages = [
+        // A name's place in a heap stands before the address.
+        [&[1, 0, 0, 0, 0, 0, 0, 0][..], &32_u64.to_le_bytes(), &0_u64.to_le_bytes()].concat(),
+        [&[2, 0][..], &0_u64.to_le_bytes()].concat(),
+        [&[3, 2][..], &0_u64.to_le_bytes()].concat(),
+    ];
+    for message in messages {
+        let dataset = header(&[(DATATYPE, 2, &message)]);
+        let source = MemorySource::new("x", [&of[..], &dataset].concat());
+        let input = input::Input::new(input::reader(&source), 0);
+        let found = Headers::new(&input, Extension::default()).messages(at).unwrap();
+        assert_eq!((found.len(), &found[0].bytes[..]), (1, &[7; 24][..]), "{message:?}");
+    }
+}
+
+#[test]
 fn chunks_have_no_more_bytes_in_all_than_twice_the_length_of_the_file() {
     let source = MemorySource::new("x", vec![0; 64]);
     let input = input::Input::new(input::reader(&source), 0);
