@@ -44,7 +44,8 @@ fn bands(dataset: &Dataset, at: u64) -> Option<Chunked> {
     let element = u64::from(dataset.datatype.bytes);
     let row = all.checked_div(dataset.shape.first().copied().unwrap_or(1))?;
     let unit = if row <= BAND_BYTES { row } else { element };
-    let band = (BAND_BYTES - BAND_BYTES.checked_rem(unit)?).max(unit).min(all);
+    let whole = BAND_BYTES.checked_div(unit)?.saturating_mul(unit);
+    let band = whole.max(unit).min(all);
     if band > MAX_CHUNK_BYTES {
         return None;
     }
