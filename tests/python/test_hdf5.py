@@ -185,9 +185,9 @@ def test_no_more_rows_are_files_than_the_container_has_bytes(ffrfs, tmp_path, tr
         assert loaded(folder / "many.npy").shape == (1_000_000, 3)
 
 
-def text_of(bytes, padding):
+def text_of(size, padding):
     text = h5py.h5t.C_S1.copy()
-    text.set_size(bytes)
+    text.set_size(size)
     text.set_strpad(padding)
     return text
 
@@ -229,3 +229,5 @@ def test_padded_text_in_long_arrays_and_long_rows_is_what_h5py_reads(ffrfs, tmp_
             assert not list(folder.glob("lists*"))
     said = subprocess.run([ffrfs, "info", tmp_path / "text.h5"], capture_output=True, text=True)
     assert '"lists" is left out: text that may be padded' in said.stdout + said.stderr
+    with mount(ffrfs, [tmp_path / "text.h5"], transport, "--view", "raw") as folder:
+        assert loaded(folder / "lists/000000.npy").size == 0

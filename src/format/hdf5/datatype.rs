@@ -100,7 +100,7 @@ impl Datatype {
             return Some(format!("'{order}c{}'", self.bytes));
         }
         let Some(sorted) = self.side_by_side(members) else {
-            // References to values elsewhere are not shown, as bytes neither.
+            // References to values elsewhere are never shown, not even as bytes.
             let is_here = members.iter().all(|(_, _, of)| of.descr().is_some());
             return is_here.then(|| self.opaque());
         };

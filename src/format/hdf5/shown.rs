@@ -419,7 +419,7 @@ impl<'a> Builder<'a> {
         }
         if self.options.view != View::Raw && !padded::Texts::of(of).is_empty() {
             return unsupported(
-                "text that may be padded lies within its values of variable length",
+                "text that may be padded lies within its values of variable length (--view raw shows it)",
             );
         }
         let count = if dataset.bytes() == Some(0) { 0 } else { dataset.elements() };

@@ -61,7 +61,7 @@ fn text_beside_fields_that_share_bytes_is_trimmed_and_they_are_not() {
 #[test]
 fn a_type_that_is_repeated_in_a_type_is_looked_at_once() {
     let mut of = text();
-    // Nearly 2^32 bytes, of over a million texts at a time.
+    // Nearly 2^32 bytes: a thousand million texts.
     for _ in 0..3 {
         of = array(1000, compound(&[of]));
     }
