@@ -1,9 +1,15 @@
 //! Memory and CPUs.
 
-use super::check::{Check, mebibytes, text};
+use super::check::{Check, mebibytes, number, text};
 use crate::io::process::cgroup::{self, Limits};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+
+/// For how many nanoseconds at most a CPU of a virtual machine polls before the hypervisor takes it (cpuidle's governor
+/// haltpoll).
+const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+/// The kernel's own default.
+const WANTED_HALT_POLL: u64 = 200_000;
 
 pub(super) fn checks() -> Vec<Check> {
     let limits = cgroup::limits();
@@ -11,11 +17,14 @@ pub(super) fn checks() -> Vec<Check> {
     let mine = sched_getaffinity(Pid::from_raw(0)).ok().map(|set| {
         (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count() as u64
     });
-    vec![
+    let mut checks = vec![
         memory_of(text("/proc/meminfo").as_deref(), &limits),
         processors(cpus("possible").as_deref(), cpus("online").as_deref(), mine),
         quota(limits.cpus, mine),
-    ]
+    ];
+    let governor = cpus("cpuidle/current_governor");
+    checks.extend(idle(governor.as_deref(), text(HALT_POLL).as_deref()));
+    checks
 }
 
 fn memory_of(meminfo: Option<&str>, limits: &Limits) -> Check {
@@ -68,6 +77,24 @@ fn quota(cpus: Option<f64>, mine: Option<u64>) -> Check {
     }
 }
 
+/// What becomes of a CPU that has nothing to do, where the governor haltpoll decides: to wake it through the hypervisor takes
+/// tens of microseconds, for each request of a program that reads alone.
+fn idle(governor: Option<&str>, halt_poll: Option<&str>) -> Option<Check> {
+    let name = "idle CPUs";
+    let nanos = number(halt_poll.filter(|_| governor == Some("haltpoll")))?;
+    Some(match nanos {
+        0 => Check::note(
+            name,
+            "the hypervisor takes them at once (guest_halt_poll_ns=0), and each request has to wake one",
+            format!("for programs that read alone, as root: echo {WANTED_HALT_POLL} > {HALT_POLL}"),
+        ),
+        nanos => Check::ok(
+            name,
+            format!("they poll for up to {} µs (guest_halt_poll_ns={nanos})", nanos / 1000),
+        ),
+    })
+}
+
 /// How many numbers a list such as `0-3,8` has.
 fn count(list: &str) -> Option<u64> {
     list.trim().split(',').try_fold(0_u64, |sum, range| {
@@ -113,5 +140,24 @@ mod tests {
         assert_eq!(quota(Some(2.0), Some(2)).state, State::Ok);
         assert_eq!(quota(Some(0.5), Some(2)).state, State::Note);
         assert_eq!(quota(Some(0.5), None).found, "0.50 CPUs");
+    }
+
+    #[test]
+    fn a_virtual_machine_whose_cpus_are_halted_at_once_is_noted() {
+        let halted = idle(Some("haltpoll"), Some("0\n")).unwrap();
+        assert_eq!(halted.state, State::Note);
+        assert!(halted.advice.contains("echo 200000 > /sys/module/haltpoll/"), "{}", halted.advice);
+        let polling = idle(Some("haltpoll"), Some("200000\n")).unwrap();
+        assert_eq!((polling.state, polling.advice.as_str()), (State::Ok, ""));
+        assert!(polling.found.contains("200 µs"), "{}", polling.found);
+        // The parameter is there whatever governor is in use.
+        for (governor, halt_poll) in [
+            (Some("menu"), Some("0")),
+            (None, Some("0")),
+            (Some("haltpoll"), None),
+            (Some("haltpoll"), Some("many")),
+        ] {
+            assert_eq!(idle(governor, halt_poll), None, "{governor:?} {halt_poll:?}");
+        }
     }
 }
