@@ -124,10 +124,19 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
 
 /// What is mounted there. Where nothing is, another daemon may just be making a mount anew: then waits for that.
 fn there(target: &Path) -> io::Result<Option<Mount>> {
+    there_or_due(|| mounts::at(target), fuse_connection::is_mount_due)
+}
+
+/// What `look` finds, at once or as long as it `is_due`. That is asked first: what comes in between is no longer due, and found.
+fn there_or_due<T>(
+    look: impl Fn() -> io::Result<Option<T>>,
+    is_due: impl Fn() -> bool,
+) -> io::Result<Option<T>> {
     let start = Instant::now();
     loop {
-        let there = mounts::at(target)?;
-        if there.is_some() || start.elapsed() >= ANEW || !fuse_connection::is_mount_due() {
+        let may_come = is_due() && start.elapsed() < ANEW;
+        let there = look()?;
+        if there.is_some() || !may_come {
             return Ok(there);
         }
         std::thread::sleep(LOOK_FOR_IT);
@@ -279,4 +288,31 @@ fn force(mount: &Mount, id: MountId) -> io::Result<()> {
         say(format_args!("ffrfs: {target} is unmounted; its daemon {what}: kill -9 {pid} ends it"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_mount_that_is_made_anew_while_it_is_looked_for_is_found() {
+        // It comes as soon as somebody has looked once, and is not due from then on.
+        let (looks, is_there) = (Cell::new(0), Cell::new(false));
+        let look = || {
+            let found = is_there.get();
+            looks.set(looks.get() + 1);
+            is_there.set(true);
+            Ok(found.then_some("mount"))
+        };
+        assert_eq!(there_or_due(look, || looks.get() == 0).unwrap(), Some("mount"));
+        // Nothing is due: one look is enough.
+        looks.set(0);
+        let nothing = || {
+            looks.set(looks.get() + 1);
+            Ok(None::<()>)
+        };
+        assert_eq!(there_or_due(nothing, || false).unwrap(), None);
+        assert_eq!(looks.get(), 1);
+    }
 }
