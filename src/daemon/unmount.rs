@@ -127,17 +127,19 @@ fn there(target: &Path) -> io::Result<Option<Mount>> {
     there_or_due(|| mounts::at(target), fuse_connection::is_mount_due)
 }
 
-/// What `look` finds, at once or as long as it `is_due`. That is asked first: what comes in between is no longer due, and found.
+/// What `look` finds, at once or as long as it `is_due`. What comes while that is asked is no longer due: hence the last look.
 fn there_or_due<T>(
     look: impl Fn() -> io::Result<Option<T>>,
     is_due: impl Fn() -> bool,
 ) -> io::Result<Option<T>> {
     let start = Instant::now();
     loop {
-        let may_come = is_due() && start.elapsed() < ANEW;
         let there = look()?;
-        if there.is_some() || !may_come {
+        if there.is_some() {
             return Ok(there);
+        }
+        if start.elapsed() >= ANEW || !is_due() {
+            return look();
         }
         std::thread::sleep(LOOK_FOR_IT);
     }
@@ -306,13 +308,8 @@ mod tests {
             Ok(found.then_some("mount"))
         };
         assert_eq!(there_or_due(look, || looks.get() == 0).unwrap(), Some("mount"));
-        // Nothing is due: one look is enough.
-        looks.set(0);
-        let nothing = || {
-            looks.set(looks.get() + 1);
-            Ok(None::<()>)
-        };
-        assert_eq!(there_or_due(nothing, || false).unwrap(), None);
-        assert_eq!(looks.get(), 1);
+        // What is there is found without asking: that looks at all processes.
+        assert_eq!(there_or_due(|| Ok(Some(())), || panic!("asked")).unwrap(), Some(()));
+        assert_eq!(there_or_due(|| Ok(None::<()>), || false).unwrap(), None);
     }
 }
