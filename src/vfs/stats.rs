@@ -272,9 +272,12 @@ impl Stats {
         add(&self.shard().bytes_fetched, bytes);
     }
 
-    pub(super) fn verified(&self, good: bool) {
-        let shard = self.shard();
-        add(if good { &shard.samples_verified } else { &shard.checksum_failures }, 1);
+    pub(super) fn verified(&self) {
+        add(&self.shard().samples_verified, 1);
+    }
+
+    pub(super) fn checksum_failed(&self) {
+        add(&self.shard().checksum_failures, 1);
     }
 
     pub(super) fn io_error(&self) {

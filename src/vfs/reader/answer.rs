@@ -85,12 +85,6 @@ impl Reader {
         Step::done(Payload::Fetched(pieces.into_buffer(), 0..length))
     }
 
-    /// Ends a read of bytes that do not match their checksum.
-    pub(super) fn mismatch(&self, task: Task, fault: Fault) -> Step {
-        self.samples.stats().verified(false);
-        self.fail(task, fault)
-    }
-
     /// Ends a read of a sample that is bad.
     pub(super) fn fail(&self, mut task: Task, fault: Fault) -> Step {
         // First the list, then (with the task) the leader: the followers find the fault there.
@@ -101,9 +95,6 @@ impl Reader {
 
     /// Lists a sample as bad.
     pub(super) fn refuse(&self, sample: u64, located: Located, fault: Fault) -> Step {
-        if matches!(fault, Fault::PartChecksum { .. }) && !self.samples.bad().contains(sample) {
-            self.samples.stats().verified(false);
-        }
         self.samples.add_bad(sample, located, fault);
         Step::failed(Errno::EIO)
     }

@@ -110,15 +110,13 @@ impl Reader {
         }
         let must_check = self.samples.must_check(task.sample, &task.located);
         let checkpoints = decode.finish(must_check);
-        if must_check {
-            self.samples.stats().verified(checkpoints.is_ok());
-        }
         let checkpoints = match checkpoints {
             Ok(checkpoints) => Arc::new(checkpoints),
             Err(fault) => return self.decode_again_or_fail(task, fault),
         };
         self.keep(&task.located, &checkpoints, must_check);
         if must_check {
+            self.samples.stats().verified();
             self.samples.set_verified(task.sample);
         }
         if let Some(leader) = task.leader.take() {

@@ -72,7 +72,7 @@ impl Reader {
                     Ok(()) => self.answer_stored(task),
                     Err((_, mismatch)) => match self.distrusts_fetched(&mut task) {
                         true => task.fetch_again(State::CheckedBlocks(checksums)),
-                        false => self.mismatch(task, Fault::Checksum(mismatch)),
+                        false => self.fail(task, Fault::Checksum(mismatch)),
                     },
                 }
             }
@@ -145,9 +145,9 @@ impl Reader {
         let checksums = match builder.finish() {
             Ok(checksums) => Arc::new(checksums),
             Err(_) if self.distrusts_sample(&mut task) => return self.begin_checksum(task),
-            Err(mismatch) => return self.mismatch(task, Fault::Checksum(mismatch)),
+            Err(mismatch) => return self.fail(task, Fault::Checksum(mismatch)),
         };
-        self.samples.stats().verified(true);
+        self.samples.stats().verified();
         self.samples.set_verified(task.sample);
         if let Some(leader) = task.leader.take() {
             leader.end_with(Cached::Checksums(Arc::clone(&checksums)), 0);

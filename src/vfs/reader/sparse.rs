@@ -83,7 +83,7 @@ impl Reader {
                 if self.distrusts_fetched(&mut task) {
                     return task.fetch_again(State::Piece(pieces));
                 }
-                return self.mismatch(task, Fault::Checksum(mismatch));
+                return self.fail(task, Fault::Checksum(mismatch));
             }
         }
         let Range { start, end } = pieces.current.clone();

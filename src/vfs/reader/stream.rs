@@ -128,9 +128,9 @@ impl Reader {
             if self.distrusts_intervals(&mut task) {
                 return self.compare(task, (want, leader), expected);
             }
-            return self.mismatch(task, mismatch.into());
+            return self.fail(task, mismatch.into());
         }
-        self.samples.stats().verified(true);
+        self.samples.stats().verified();
         self.samples.set_compared(task.sample, generation);
         drop(leader);
         self.begin(task.sample, task.located, want)
@@ -211,9 +211,9 @@ impl Reader {
         }
         if let Some(expected) = self.to_compare(&task) {
             if let Err(mismatch) = expected.check(&made.as_slice()[..size]) {
-                return self.mismatch(task, mismatch.into());
+                return self.fail(task, mismatch.into());
             }
-            self.samples.stats().verified(true);
+            self.samples.stats().verified();
             self.samples.set_compared(task.sample, generation);
         }
         let made = Arc::new(Verified::made(made, 0..size));

@@ -75,30 +75,31 @@ impl BadList {
         self.samples.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists and logs a bad sample, the first time. One that is not bad, but could not be read for want of something, is logged
-    /// once a while.
-    pub(in crate::vfs) fn add(&self, sample: u64, container: &PartName, bad: Bad) {
+    /// Lists and logs a bad sample, the first time, and tells whether this is it. One that is not bad, but could not be read for
+    /// want of something, is logged once a while. A sample beyond those that are listed is always taken for a new one.
+    pub(in crate::vfs) fn add(&self, sample: u64, container: &PartName, bad: Bad) -> bool {
         if let Fault::Lacking(what) = &bad.fault {
             let mut said = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
             if said.is_none_or(|at| at.elapsed() >= LACKING_EVERY) {
                 *said = Some(Instant::now());
                 tracing::error!(%container, sample, "{container}: sample {sample}: not read: {what}");
             }
-            return;
+            return false;
         }
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
         let listed = samples.get(&sample).map(|listed| listed.fault.is_permanent());
         // A mismatch takes the place of an error that passed.
         if listed.is_some_and(|is_final| is_final || !bad.fault.is_permanent()) {
-            return;
+            return false;
         }
         if listed.is_none() && samples.len() >= MAX_LISTED {
             *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            return;
+            return true;
         }
         log(sample, container, &bad);
         samples.insert(sample, bad);
+        true
     }
 
     /// Marks a whole part, and logs that, the first time.
@@ -192,5 +193,30 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
         Fault::Unreadable(error) | Fault::Lacking(error) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: cannot be read: {error}"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Checksum, Sample};
+
+    #[test]
+    fn a_sample_that_two_requests_find_bad_is_new_for_one_of_them() {
+        let list = BadList::new(1);
+        let name = PartName::from(std::path::Path::new("x.ffr"));
+        let found = |fault: Fault| {
+            let located = Located { container: 0, part: 0, index: 7, sample: Sample::default() };
+            list.add(7, &name, Bad { located, fault })
+        };
+        let mismatch = Checksum::Crc32(1).compare(Checksum::Crc32(2)).unwrap_err();
+        assert!(!found(Fault::Lacking("memory".to_owned())));
+        assert!(found(Fault::Unreadable("it is busy".to_owned())));
+        assert!(!found(Fault::Unreadable("it is busy".to_owned())));
+        // It takes the place of an error that passed.
+        assert!(found(mismatch.into()));
+        assert!(!found(mismatch.into()));
+        assert!(!found(Fault::Unreadable("it is busy".to_owned())));
+        assert_eq!(list.counts(), (1, 0));
     }
 }

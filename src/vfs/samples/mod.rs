@@ -210,9 +210,12 @@ impl Samples {
         self.dataset.containers()[located.container].as_ref()
     }
 
-    /// Lists and logs a bad sample.
+    /// Lists, logs and counts a bad sample, the first time: two requests for one may find it at the same moment.
     pub(super) fn add_bad(&self, sample: u64, located: Located, fault: Fault) {
-        self.bad.add(sample, self.name_of(located.part), Bad { located, fault });
+        let is_mismatch = fault.mismatch().is_some();
+        if self.bad.add(sample, self.name_of(located.part), Bad { located, fault }) && is_mismatch {
+            self.stats.checksum_failed();
+        }
     }
 
     /// Bytes of a part fail their check. Tells whether they may have come out of a cache, and should be fetched once more.
