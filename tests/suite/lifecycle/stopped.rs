@@ -118,14 +118,14 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
                 });
             }
         });
-        wait_until("only those are left that the kernel holds", SHORTLY, || {
+        wait_until("only those are left that the kernel holds", IN_TIME, || {
             left_behind(point).into_iter().all(is_killed)
         });
         if transport == Transport::DevFuse {
-            wait_until("nothing is left", SHORTLY, || left_behind(point).is_empty());
+            wait_until("nothing is left", IN_TIME, || left_behind(point).is_empty());
         }
         drop(stopped);
-        wait_until("nothing is left behind", SHORTLY, || left_behind(point).is_empty());
+        wait_until("nothing is left behind", IN_TIME, || left_behind(point).is_empty());
         assert!(mount.is_mounted());
         assert_eq!(mount.read("000000").unwrap(), some()[0]);
         umount(&[mount.point()]).ok();

@@ -54,18 +54,21 @@ fn ranges_never_cross_a_boundary_of_8_mib_and_never_overlap() {
 
 #[test]
 fn without_a_cache_random_reads_fetch_the_samples_and_little_else() {
+    let samples = even_samples(600, 110_000);
     for_each_transport(|transport| {
-        let samples = even_samples(600, 110_000);
-        let remote = Remote::with_samples(&samples);
-        let mount =
-            remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none", "hedge=no"]);
-        remote.store.forget_requests();
-        let order = &shuffled(600, 5)[..120];
-        check(&mount, &samples, order.iter().copied());
-        let (used, sent) = (120.0 * 110_000.0, remote.sent() as f64);
-        assert!(sent <= 1.05 * used, "{sent} bytes for {used}");
-        assert!(remote.store.summary().gets <= 126, "{} GETs", remote.store.summary().gets);
-        mount.unmount();
+        // A page that the host drops before its reader has come to it is read again, and nothing keeps it.
+        undisturbed(|| {
+            let remote = Remote::with_samples(&samples);
+            let options = ["cache=none", "hedge=no"];
+            let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &options);
+            remote.store.forget_requests();
+            let order = &shuffled(600, 5)[..120];
+            check(&mount, &samples, order.iter().copied());
+            let (used, sent) = (120.0 * 110_000.0, remote.sent() as f64);
+            assert!(sent <= 1.05 * used, "{sent} bytes for {used}");
+            assert!(remote.store.summary().gets <= 126, "{} GETs", remote.store.summary().gets);
+            mount.unmount();
+        });
     });
 }
 

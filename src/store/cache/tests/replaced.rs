@@ -112,6 +112,27 @@ fn blocks_that_another_daemon_may_read_or_that_are_pinned_or_fetched_stay() {
     assert!(entry.replace(&[2]).is_none() && has(&entry, 2));
 }
 
+/// Whether an eviction that meets a read of block 0 ends with it. On a busy machine the read may last longer than the
+/// eviction waits.
+fn goes_when_its_read_has_ended(entry: &Entry) -> bool {
+    let range = 0..BLOCK_BYTES;
+    let reading = Reading::begin();
+    assert!(entry.is_present(&range));
+    std::thread::scope(|scope| {
+        let evicting = scope.spawn(|| entry.replace(&[0]).is_some());
+        while entry.is_known(0) && !evicting.is_finished() {
+            std::thread::yield_now();
+        }
+        // New reads find it absent, and this one finds its bytes.
+        let is_absent = !entry.is_present(&range) && matches!(entry.claim(0), Claim::Elsewhere);
+        assert!(read(entry, range.clone()) == bytes(range.clone()));
+        drop(reading);
+        let has_gone = evicting.join().unwrap();
+        assert!(is_absent || !has_gone, "a read could find it until it was gone");
+        has_gone
+    })
+}
+
 #[test]
 fn a_block_goes_when_the_reads_of_it_have_ended_and_stays_if_they_do_not_end() {
     let directory = place();
@@ -121,18 +142,8 @@ fn a_block_goes_when_the_reads_of_it_have_ended_and_stays_if_they_do_not_end() {
     assert!(entry.is_present(&(0..BLOCK_BYTES)));
     assert!(entry.replace(&[0]).is_none(), "it is being read");
     assert!(has(&entry, 0) && entry.is_whole());
-    let range = 0..BLOCK_BYTES;
-    std::thread::scope(|scope| {
-        let evicting = scope.spawn(|| entry.replace(&[0]));
-        while entry.is_known(0) {
-            std::thread::yield_now();
-        }
-        // New reads find it absent, and this one finds its bytes.
-        assert!(!entry.is_present(&range) && matches!(entry.claim(0), Claim::Elsewhere));
-        assert!(read(&entry, range.clone()) == bytes(range.clone()));
-        drop(reading);
-        assert!(evicting.join().unwrap().is_some());
-    });
+    drop(reading);
+    assert!((0..100).any(|_| goes_when_its_read_has_ended(&entry)));
     assert!(!has(&entry, 0));
 }
 
