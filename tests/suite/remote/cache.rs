@@ -229,7 +229,7 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             format!("{gets} GETs of {sent} bytes, {evicted} blocks evicted; {most}, {all}");
         assert!(evicted > 0 && none == 0, "{figures}, {none}");
         println!("{figures}");
-        assert!(gets * 3 < most * 2 && sent < all, "{figures}");
+        assert!(gets * 5 < most && sent < all, "{figures}");
     });
 }
 
