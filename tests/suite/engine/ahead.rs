@@ -1,7 +1,7 @@
 //! What is fetched before it is asked for: where that helps, and nowhere else.
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
-use crate::common::{drop_cached, for_each_transport};
+use crate::common::{drop_cached, for_each_transport, undisturbed};
 use std::fs;
 
 #[test]
@@ -96,18 +96,20 @@ fn random_reads_waste_at_most_a_twentieth() {
         let data = Data::new(samples, 2);
         for_each_transport(|transport| {
             for readers in [1, 16] {
-                let mount = data.mount(transport, options);
-                data.read(&mount, readers, &data.shuffled(readers as u64));
-                assert_at_rest(&mount);
-                let unused = figure(&mount, "prefetch.unused_bytes");
-                let served = figure(&mount, "bytes_served");
-                // The kernel asks again for a page that it evicts before its reader has run: of few.
-                let (all, again) = (data.bytes(), served.saturating_sub(data.bytes()));
-                assert!(served >= all && again * 100 <= all, "{readers}: {served} of {all}");
-                assert!(unused * 20 <= all, "{readers}: {unused} of {all}");
-                // What is held and will never be asked for is wasted too.
-                let fetched = figure(&mount, "bytes_fetched");
-                assert!(fetched <= all * 105 / 100, "{readers}: {fetched} for {all}");
+                undisturbed(|| {
+                    let mount = data.mount(transport, options);
+                    data.read(&mount, readers, &data.shuffled(readers as u64));
+                    assert_at_rest(&mount);
+                    let unused = figure(&mount, "prefetch.unused_bytes");
+                    let served = figure(&mount, "bytes_served");
+                    // The kernel asks again for a page that it evicts before its reader has run: of few.
+                    let (all, again) = (data.bytes(), served.saturating_sub(data.bytes()));
+                    assert!(served >= all && again * 100 <= all, "{readers}: {served} of {all}");
+                    assert!(unused * 20 <= all, "{readers}: {unused} of {all}");
+                    // What is held and will never be asked for is wasted too.
+                    let fetched = figure(&mount, "bytes_fetched");
+                    assert!(fetched <= all * 105 / 100, "{readers}: {fetched} for {all}");
+                });
             }
         });
     }

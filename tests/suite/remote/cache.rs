@@ -224,12 +224,16 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             let evicted = mount.stats()["remote"]["evicted_blocks"].as_u64();
             (remote.store.summary().gets, remote.sent(), evicted.expect("a count"))
         };
-        let ((gets, sent, evicted), (most, all, none)) = (costs(true), costs(false));
-        let figures =
-            format!("{gets} GETs of {sent} bytes, {evicted} blocks evicted; {most}, {all}");
-        assert!(evicted > 0 && none == 0, "{figures}, {none}");
-        println!("{figures}");
-        assert!(gets * 5 < most && sent < all, "{figures}");
+        // What was fetched ahead lies in the page cache until it is read, when its blocks may be evicted: a reader fetches
+        // what the host drops from there sample by sample.
+        undisturbed(|| {
+            let ((gets, sent, evicted), (most, all, none)) = (costs(true), costs(false));
+            let figures =
+                format!("{gets} GETs of {sent} bytes, {evicted} blocks evicted; {most}, {all}");
+            assert!(evicted > 0 && none == 0, "{figures}, {none}");
+            println!("{figures}");
+            assert!(gets * 5 < most && sent < all, "{figures}");
+        });
     });
 }
 
