@@ -7,17 +7,24 @@ import json
 import os
 import re
 import tempfile
+import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, TypeVar, Union
 
 from ._program import Error, StrPath, flags, run
 
 CONTROL = ".ffrfs"
 TYPE = "fuse.ffrfs"
+#: For so long a control file may be stale: while one daemon takes over from another, both answer.
+_TAKEOVER_SECONDS = 2.0
+#: Between two tries meanwhile.
+_PAUSE_SECONDS = 0.005
+
+Result = TypeVar("Result")
 
 
 class Mount:
@@ -189,16 +196,23 @@ def stats(path: StrPath) -> dict[str, Any]:
 
 
 def read_control(root: Path, name: str) -> str:
-    """A control file; read again if the daemon that had opened it has died, and another one has followed."""
+    """All of a control file."""
     path = root / CONTROL / name
     with control_errors(root):
-        for _ in range(3):
-            try:
-                return path.read_text(encoding="utf-8")
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-        return path.read_text(encoding="utf-8")
+        return opened_anew(lambda: path.read_text(encoding="utf-8"))
+
+
+def opened_anew(call: Callable[[], Result]) -> Result:
+    """Makes a call that opens a control file, and makes it again while that is stale: it was opened at one daemon, and another
+    one has answered, which has followed it."""
+    until = time.monotonic() + _TAKEOVER_SECONDS
+    while True:
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.ESTALE or time.monotonic() >= until:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 //! Imports `io` and `failure`.
 
 use crate::failure::{Exit, Failure};
+use crate::io::mount::control_file;
 use crate::io::mount::fuse_connection::{self, Activity, Process};
 use crate::io::mount::mount_id::MountId;
 use crate::io::mount::mounts;
@@ -122,10 +123,11 @@ fn serve(question: &[u8]) -> Vec<u8> {
 
 fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match call {
-        call if call == Call::Read as u8 => mounts::read_control(path),
+        call if call == Call::Read as u8 => control_file::read(path),
         call if call == Call::Owner as u8 => Ok(fs::metadata(path)?.uid().to_le_bytes().to_vec()),
         call if call == Call::Announce as u8 => {
-            announce(&File::open(path)?, bytes).map(|()| Vec::new())
+            let announced = || announce(&File::open(path)?, bytes);
+            control_file::opened_anew(announced).map(|()| Vec::new())
         }
         _ => mounts::ask(path).map(|()| Vec::new()),
     }

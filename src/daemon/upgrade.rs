@@ -23,6 +23,8 @@ const BEGINNING: Duration = Duration::from_secs(5);
 const STARTING: Duration = Duration::from_secs(600);
 /// A supervisor may take so much longer to end one that has not.
 const ENDING: Duration = Duration::from_secs(30);
+/// So many processes may serve one after the other while the supervisor is looked for.
+const MAX_SERVERS: u32 = 20;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -105,9 +107,13 @@ impl Refusal {
 pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
     let live = Live::at(target)?;
     let failed = |why: &str| Failure::new(Exit::Mount, format!("{}: {why}", live.root().display()));
-    let info = live.info()?;
     let mount = mounts::at(live.root()).ok().flatten();
     let device = mount.map(|mount| mount.device).unwrap_or_default();
+    let (info, supervisor) = of_server(
+        || live.info(),
+        |info| info.pid,
+        |pid| fuse_connection::supervisor(&device, pid),
+    )?;
     if info.transport != "devfuse" {
         return Err(failed(
             "its requests come through io_uring, which no other process can take over: unmount it, and \
@@ -116,20 +122,18 @@ pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
     }
     support::handover()
         .map_err(|obstacle| failed(&format!("{obstacle}: unmount it, and mount it again")))?;
-    let supervisor = fuse_connection::supervisor(&device, info.pid)
-        .filter(|supervisor| supervisor.blocks(UPGRADE))
-        .ok_or_else(|| {
-            failed(match info.restarts {
-                0 => {
-                    "no supervisor holds this mount (--restarts 0, or a version before it was the default): for \
-                     another program to serve it, unmount it, and mount it again"
-                }
-                _ => {
-                    "its supervisor has ended, and the daemon serves on without: for another program to serve it, \
-                     unmount it, and mount it again"
-                }
-            })
-        })?;
+    let supervisor = supervisor.filter(|supervisor| supervisor.blocks(UPGRADE)).ok_or_else(|| {
+        failed(match info.restarts {
+            0 => {
+                "no supervisor holds this mount (--restarts 0, or a version before it was the default): for another \
+                 program to serve it, unmount it, and mount it again"
+            }
+            _ => {
+                "its supervisor has ended, and the daemon serves on without: for another program to serve it, unmount \
+                 it, and mount it again"
+            }
+        })
+    })?;
     let before = supervisor.name();
     // Before the upgrade begins: from then on Ctrl-C ends the wait, with what there is to say of it.
     let interrupt = Interrupt::listen();
@@ -164,6 +168,27 @@ pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
         ),
     };
     Err(failed(&format!("{why} (messages: {})", info.log)))
+}
+
+/// What the process that serves says of itself, and what `find` finds of it by its number. If that finds nothing, the process
+/// may have ended since it answered, as another upgrade was under way: then the mount is asked again.
+fn of_server<Info, Found>(
+    ask: impl Fn() -> Result<Info, Failure>,
+    pid: impl Fn(&Info) -> u32,
+    find: impl Fn(u32) -> Option<Found>,
+) -> Result<(Info, Option<Found>), Failure> {
+    let mut info = ask()?;
+    for _ in 0..MAX_SERVERS {
+        let found = find(pid(&info));
+        if found.is_some() {
+            return Ok((info, found));
+        }
+        let former = std::mem::replace(&mut info, ask()?);
+        if pid(&info) == pid(&former) {
+            break;
+        }
+    }
+    Ok((info, None))
 }
 
 enum Outcome {
@@ -227,6 +252,24 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Asks a mount that these processes serve, one after the other, of which only `living` is still there.
+    fn asked(pids: &[u32], living: u32) -> (u32, Option<u32>) {
+        let left = std::cell::RefCell::new(pids.iter().copied());
+        let ask = || Ok(left.borrow_mut().next().unwrap());
+        of_server(ask, |pid| *pid, |pid| (pid == living).then_some(pid)).unwrap()
+    }
+
+    #[test]
+    fn a_mount_is_asked_again_if_the_process_that_answered_has_ended_since() {
+        assert_eq!(asked(&[7], 7), (7, Some(7)));
+        assert_eq!(asked(&[7, 8], 8), (8, Some(8)));
+        assert_eq!(asked(&[7, 8, 9], 9), (9, Some(9)));
+        assert_eq!(asked(&[7, 7], 8), (7, None), "nobody watches it");
+        assert_eq!(asked(&[7, 8, 8], 9), (8, None));
+        let endless: Vec<u32> = (0..=MAX_SERVERS).collect();
+        assert_eq!(asked(&endless, u32::MAX), (MAX_SERVERS, None), "it lies");
+    }
 
     #[test]
     fn the_name_of_a_supervisor_tells_how_an_upgrade_has_ended() {

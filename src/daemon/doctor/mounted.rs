@@ -3,6 +3,7 @@
 use super::bottleneck;
 use super::check::{Check, number, text};
 use crate::daemon::live::Live;
+use crate::io::mount::control_file;
 use crate::io::mount::fuse_connection;
 use crate::io::mount::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
@@ -85,7 +86,7 @@ pub(crate) fn answer(target: &Path) -> i32 {
     let state = |target: &Path| match mounts::state(target)? {
         mounts::State::Dead(_) => Ok(DEAD),
         _ => {
-            let info = mounts::read_control(&target.join(CONTROL_DIRECTORY).join("info.json"))?;
+            let info = control_file::read(&target.join(CONTROL_DIRECTORY).join("info.json"))?;
             io::stdout().write_all(&info).map(|()| 0)
         }
     };

@@ -1,6 +1,7 @@
 //! Mounts: the mount table, what tells one mount from all others, its FUSE connection, and the helper program that mounts for
 //! users.
 
+pub mod control_file;
 pub mod fuse_connection;
 pub mod fusermount;
 pub mod mount_id;

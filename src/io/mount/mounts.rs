@@ -69,20 +69,6 @@ pub fn ask(target: &Path) -> io::Result<()> {
     Ok(nix::sys::statvfs::statvfs(target).map(drop)?)
 }
 
-/// All bytes of a control file of a mount. A file that was opened at a daemon that has died is stale for the one that has
-/// followed it (`--restarts`), and opened again.
-pub fn read_control(path: &Path) -> io::Result<Vec<u8>> {
-    let is_stale = |error: &io::Error| error.raw_os_error() == Some(libc::ESTALE);
-    let mut content = fs::read(path);
-    for _ in 0..2 {
-        if !content.as_ref().is_err_and(is_stale) {
-            break;
-        }
-        content = fs::read(path);
-    }
-    content
-}
-
 /// Whether a system call on a mount has failed because its daemon has ended.
 #[must_use]
 pub fn is_dead(error: &io::Error) -> bool {

@@ -5,7 +5,7 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::mount::mounts;
+use crate::io::mount::{control_file, mounts};
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
@@ -240,6 +240,6 @@ fn unreached(root: &Path, error: io::Error) -> Failure {
 }
 
 fn control<T: DeserializeOwned>(root: &Path, name: &str) -> io::Result<T> {
-    let text = mounts::read_control(&root.join(CONTROL_DIRECTORY).join(name))?;
+    let text = control_file::read(&root.join(CONTROL_DIRECTORY).join(name))?;
     serde_json::from_slice(&text).map_err(io::Error::other)
 }

@@ -196,9 +196,7 @@ impl Mount {
 
     /// A control file. One that was opened at a daemon that has died is stale, and opened again.
     fn json(&self, name: &str) -> Value {
-        let read = || self.read(Path::new(".ffrfs").join(name));
-        let is_stale = |e: &io::Error| e.raw_os_error() == Some(libc::ESTALE);
-        let text = read().or_else(|e| if is_stale(&e) { read() } else { Err(e) });
+        let text = ffrfs::io::mount::control_file::read(&self.path(Path::new(".ffrfs").join(name)));
         let text = text.expect("a control file");
         serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
