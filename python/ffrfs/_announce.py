@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Sized, Union
 
-from ._mounts import CONTROL, control_errors, read_control, root_of
+from ._mounts import CONTROL, control_errors, opened_anew, read_control, root_of
 from ._program import Error, StrPath, run
 
 #: ``_IOC(_IOC_WRITE, 0xf1, 1, size)`` without the size, and the most bytes that one call carries.
@@ -58,22 +58,16 @@ def _announce(path: StrPath, order: Order, wait: bool, name: Optional[int]) -> i
     """With a name, what is left of the order that had it is dropped."""
     _check_is_list(order)
     root = root_of(path)
-    with control_errors(root):
-        descriptor = os.open(root / CONTROL / "prefetch", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if name is not None:
-            _begin_order(descriptor, name)
+    with _Prefetch(root, name) as prefetch:
         announced = 0
         for count, chunk, is_text in _chunks(root, order):
             try:
-                if not _send(descriptor, chunk, wait):
+                if not _send(prefetch, chunk, wait):
                     break
             except OSError as error:
                 raise ValueError(_wrong_item(root, chunk, is_text)) from error
             announced += count
         return announced
-    finally:
-        os.close(descriptor)
 
 
 def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = False) -> None:
@@ -181,13 +175,62 @@ def _check_is_list(order: Any) -> None:
         raise wrong from None
 
 
-def _begin_order(descriptor: int, name: int) -> None:
-    try:
-        fcntl.ioctl(descriptor, _BEGIN_ORDER, name.to_bytes(8, "little"))
-    except OSError as error:
-        # The daemon may be older than this package: then orders are not dropped.
-        if error.errno != errno.ENOTTY or name == _ALL_ORDERS:
-            raise Error(f"the mount does not drop announcements: {error.strerror}", 5) from error
+class _Prefetch:
+    """The control file that takes an order. If another daemon takes over from the one that it was opened at, it is opened at
+    that one, for what is left of the order: what the former one had not fetched is not announced again."""
+
+    def __init__(self, root: Path, name: Optional[int]) -> None:
+        self._root = root
+        self._name = name
+        self._descriptor: Optional[int] = None
+
+    def __enter__(self) -> _Prefetch:
+        with control_errors(self._root):
+            opened_anew(self._opened)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def take(self, request: int, chunk: bytearray) -> None:
+        """Raises:
+        OSError: the mount refuses the chunk.
+        """
+        opened_anew(lambda: self._take(request, chunk))
+
+    def _take(self, request: int, chunk: bytearray) -> None:
+        descriptor = self._opened()
+        try:
+            fcntl.ioctl(descriptor, request, chunk, True)
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                self._close()
+            raise
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            with control_errors(self._root):
+                path = self._root / CONTROL / "prefetch"
+                self._descriptor = opened_anew(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            if self._name is not None:
+                self._begin_order(self._descriptor, self._name)
+        return self._descriptor
+
+    def _begin_order(self, descriptor: int, name: int) -> None:
+        try:
+            fcntl.ioctl(descriptor, _BEGIN_ORDER, name.to_bytes(8, "little"))
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                self._close()
+                raise
+            # The daemon may be older than this package: then orders are not dropped.
+            if error.errno != errno.ENOTTY or name == _ALL_ORDERS:
+                raise Error(f"the mount does not drop announcements: {error.strerror}", 5) from error
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray, bool]]:
@@ -290,7 +333,7 @@ def _wrong_item(root: Path, chunk: bytearray, is_text: bool) -> str:
     return "the order has a number or a path that is not a sample of this mount; the mount's log names it"
 
 
-def _send(descriptor: int, chunk: bytearray, wait: bool) -> bool:
+def _send(prefetch: _Prefetch, chunk: bytearray, wait: bool) -> bool:
     """False: there is no room.
 
     Raises:
@@ -300,7 +343,7 @@ def _send(descriptor: int, chunk: bytearray, wait: bool) -> bool:
     request = _ANNOUNCE | len(chunk) << _SIZE_SHIFT
     while True:
         try:
-            fcntl.ioctl(descriptor, request, chunk, True)
+            prefetch.take(request, chunk)
             return True
         except OSError as error:
             if error.errno == errno.ENOSPC:

@@ -170,6 +170,7 @@ impl MountStats {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
+            pid: self.pid,
             counters: self.counters.since(&earlier.counters),
             cache: since!(CacheFigures, self.cache, earlier.cache, hits misses evictions
                 intervals_used intervals_unused),

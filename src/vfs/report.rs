@@ -139,6 +139,8 @@ pub struct MountInfo {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountStats {
+    /// The daemon. One that takes over from another counts from zero.
+    pub pid: u32,
     /// Requests, bytes and latencies.
     #[serde(flatten)]
     pub counters: Snapshot,

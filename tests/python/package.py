@@ -6,6 +6,7 @@ Run by tests/suite/python_package.rs, or by hand: FFRFS=target/debug/ffrfs PYTHO
 import json
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from pathlib import Path
 
 import ffrfs
 import numpy
+from ffrfs._mounts import read_control
 
 SAMPLES, BYTES = 300, 2000
 FFRFS = os.environ["FFRFS"]
+KERNEL = tuple(int(number) for number in platform.release().split("-")[0].split(".")[:2])
 
 
 def large_container(folder):
@@ -226,6 +229,22 @@ class PackageTest(unittest.TestCase):
             with self.assertRaisesRegex(ffrfs.Error, "daemon is gone|control files cannot be read") as caught:
                 call(dead)
             self.assertEqual(caught.exception.code, 5)
+
+    @unittest.skipIf(KERNEL < (6, 9), "before Linux 6.9 open files of a mount end with its daemon")
+    def test_an_order_goes_on_at_the_daemon_that_follows_one_which_dies(self):
+        path = self.mounted(transport="devfuse", restarts=5)
+        daemon = lambda: json.loads(read_control(path, "info.json"))["pid"]
+        first = daemon()
+
+        def order():
+            yield from [1] * 3000
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: daemon() != first)
+            yield from [2] * 3000
+
+        self.assertEqual(ffrfs.announce(path, order(), replace=True), 6000)
+        # What was announced to the first daemon has ended with it: what fits into one call, 2047 numbers.
+        self.assertEqual(self.counters(path)["announced"], 6000 - 2047)
 
     def test_warmup_waits_until_samples_are_in_the_page_cache(self):
         # Once more if the host has dropped its caches meanwhile.

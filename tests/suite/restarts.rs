@@ -56,7 +56,7 @@ fn children_of(supervisor: i32) -> Vec<i32> {
 }
 
 /// Waits until another process serves than `before`, and gives its number.
-fn next_after(mount: &Mount, before: i32) -> i32 {
+pub(crate) fn next_after(mount: &Mount, before: i32) -> i32 {
     let mut pid = before;
     wait_until("another process serves", LIMIT, || {
         let info = fs::read(mount.path(".ffrfs/info.json")).unwrap_or_default();

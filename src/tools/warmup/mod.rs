@@ -142,7 +142,7 @@ mod tests {
     fn figures(waiting: u64, in_flight: u64) -> Figures {
         let done = 10 - waiting - in_flight;
         let prefetch = PrefetchFigures { waiting, in_flight, done, ..PrefetchFigures::default() };
-        Figures { bytes_fetched: 0, prefetch }
+        Figures { prefetch, ..Figures::default() }
     }
 
     #[test]

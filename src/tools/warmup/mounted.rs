@@ -26,11 +26,15 @@ const MAX_ANNOUNCED: usize = MAX_ANNOUNCEMENT_BYTES / 8;
 #[derive(Debug, Deserialize)]
 struct Info {
     samples: u64,
+    pid: u32,
 }
 
 /// The fields of `stats.json` that the warm-up reads.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct Figures {
+    /// The daemon; 0 if that is older than this field.
+    #[serde(default)]
+    pub(crate) pid: u32,
     pub(crate) bytes_fetched: u64,
     pub(crate) prefetch: PrefetchFigures,
 }
@@ -70,6 +74,8 @@ pub(crate) struct Mounted {
     root: PathBuf,
     device: u64,
     samples: u64,
+    /// The daemon that is to fetch.
+    pid: u32,
     prefetch: File,
 }
 
@@ -81,18 +87,41 @@ impl Mounted {
         let prefetch =
             File::open(&path).map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
         let device = metadata.dev();
-        Ok(Self { root: root.to_owned(), device, samples: info.samples, prefetch })
+        let Info { samples, pid } = info;
+        Ok(Self { root: root.to_owned(), device, samples, pid, prefetch })
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
+    /// # Errors
+    /// The mount is gone, or another daemon serves it than the one that was to fetch.
     pub(crate) fn figures(&self) -> Result<Figures, Failure> {
-        control(&self.root, "stats.json").map_err(|e| {
-            let gone = format!("{}: the mount is gone", self.root.display());
-            Failure::new(Exit::Mount, e).context(gone)
-        })
+        let figures: Figures =
+            control(&self.root, "stats.json").map_err(|e| self.failed("the mount is gone", e))?;
+        if figures.pid != 0 && figures.pid != self.pid {
+            return Err(self.ended());
+        }
+        Ok(figures)
+    }
+
+    /// What was announced to a daemon, the next one does not know.
+    fn ended(&self) -> Failure {
+        let (root, pid) = (self.root.display(), self.pid);
+        let why = format!(
+            "{root}: its daemon, process {pid}, has died or was upgraded, and what was left to fetch is lost: run the \
+             warm-up again"
+        );
+        Failure::new(Exit::Mount, why)
+    }
+
+    fn failed(&self, what: &str, error: io::Error) -> Failure {
+        if control_file::is_stale(&error) || mounts::is_dead(&error) {
+            return self.ended();
+        }
+        let context = format!("{}: {what}", self.root.display());
+        Failure::new(Exit::Mount, error).context(context)
     }
 
     /// All samples with a name, in the order of their containers; the kernel then knows their files. `None` if the user
@@ -177,10 +206,15 @@ impl Mounted {
 
     /// Drops what is announced and not read yet.
     pub(crate) fn drop_announced(&self) -> Result<(), Failure> {
-        drop_orders(&self.prefetch).map_err(|e| {
-            let refused = format!("{}: cannot drop what is announced", self.root.display());
-            Failure::new(Exit::Mount, e).context(refused)
-        })
+        match drop_orders(&self.prefetch) {
+            Ok(()) => Ok(()),
+            // Another daemon serves: what was announced to this one is lost anyway.
+            Err(e) if control_file::is_stale(&e) => Ok(()),
+            Err(e) => {
+                let refused = format!("{}: cannot drop what is announced", self.root.display());
+                Err(Failure::new(Exit::Mount, e).context(refused))
+            }
+        }
     }
 
     /// Announces samples for fetching; calls `wait` while the mount has too many, and ends when that says that there will
@@ -211,10 +245,7 @@ impl Mounted {
                     Wait::More => {}
                     Wait::NoRoom => break,
                 },
-                Err(e) => {
-                    let refused = format!("{}: cannot announce", self.root.display());
-                    return Err(Failure::new(Exit::Mount, e).context(refused));
-                }
+                Err(e) => return Err(self.failed("cannot announce", e)),
             }
         }
         Ok(announced)

@@ -58,6 +58,7 @@ impl Control {
     pub(in crate::vfs) fn mount_stats(&self) -> MountStats {
         let (bad_samples, bad_containers) = self.samples.bad().counts();
         MountStats {
+            pid: std::process::id(),
             counters: self.samples.stats().snapshot(),
             cache: self.memory.cache().figures(),
             blocks: self.memory.blocks().figures(),
