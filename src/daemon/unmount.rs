@@ -80,9 +80,9 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         Failure::new(Exit::Mount, e).context(format_args!("cannot unmount {}", target.display()))
     };
     let resolved = mounts::resolve(target).map_err(|e| failed(e.into()))?;
-    let mount = match there(&resolved).map_err(|e| failed(e.into()))? {
-        Some(mount) if mount.fs_type == mounts::FS_TYPE => mount,
-        Some(mount) => {
+    let (mount, id) = match there(&resolved).map_err(|e| failed(e.into()))? {
+        Some(there) if there.0.fs_type == mounts::FS_TYPE => there,
+        Some((mount, _)) => {
             let why = format!("a file system of type {}, not of ffrfs", mount.fs_type);
             return Err(failed(why.into()));
         }
@@ -92,8 +92,6 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         }
     };
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
-    // What has the next mount in this place has another one.
-    let id = MountId::of(mount.number);
     let unmounted = match manner {
         Manner::Force => return force(&mount, id).map_err(failed),
         Manner::Lazy => {
@@ -122,9 +120,18 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     if elsewhere.serves_on(&mount) { Ok(()) } else { wait(&servers, &mount) }
 }
 
-/// What is mounted there. Where nothing is, another daemon may just be making a mount anew: then waits for that.
-fn there(target: &Path) -> io::Result<Option<Mount>> {
-    there_or_due(|| mounts::at(target), fuse_connection::is_mount_due)
+/// What is mounted there, and what tells it from the next mount in this place. Where nothing is, another daemon may just be
+/// making a mount anew: then waits for that.
+fn there(target: &Path) -> io::Result<Option<(Mount, MountId)>> {
+    there_or_due(|| identified(target), fuse_connection::is_mount_due)
+}
+
+fn identified(target: &Path) -> io::Result<Option<(Mount, MountId)>> {
+    let Some(mount) = mounts::at(target)? else { return Ok(None) };
+    let id = MountId::of(mount.number);
+    // If another command has unmounted it since, that number may be of another mount somewhere else.
+    let is_there = mounts::at(target)?.is_some_and(|now| now.number == mount.number);
+    Ok(is_there.then_some((mount, id)))
 }
 
 /// What `look` finds, at once or as long as it `is_due`. What comes while that is asked is no longer due: hence the last look.
