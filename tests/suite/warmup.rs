@@ -1,16 +1,16 @@
 //! `ffrfs warmup` on real mounts.
 
 use crate::common::{
-    FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport, have, run,
-    samples, temp_dir, undisturbed, wait_until,
+    Disk, FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport,
+    have, run, samples, temp_dir, undisturbed, wait_until,
 };
-use crate::restarts::next_after;
+use crate::restarts::{LIMIT, next_after};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn mount(transport: Transport) -> Mount {
@@ -152,39 +152,23 @@ fn warmup_ends_where_nobody_reads_what_is_announced_already_until_that_is_droppe
     });
 }
 
-/// A warm-up of more than fits, which waits a while for room; stopped as soon as it has begun to announce.
-fn stopped_warmup(mount: &Mount, args: &[&str]) -> Child {
-    loop {
-        let mut command = Command::new(FFRFS);
-        command.arg("warmup").arg(mount.point()).args(args).stderr(Stdio::piped());
-        let before = announced(mount);
-        let mut child = command.spawn().unwrap();
-        wait_until("it announces", Duration::from_secs(60), || announced(mount) > before);
-        let stopped = kill(Pid::from_raw(child.id() as i32), Signal::SIGSTOP);
-        // On a busy host it may have given up already.
-        if child.try_wait().unwrap().is_none() {
-            stopped.unwrap();
-            return child;
-        }
-    }
-}
-
 #[test]
 fn a_warmup_is_no_success_if_another_daemon_takes_over_from_the_one_that_fetches() {
     for_each_transport(|transport| {
-        let samples = samples(900, 60_000);
-        let list: String = (0..900).map(|sample| format!("{sample}\n")).collect();
+        let list: String = (0..60).map(|sample| format!("{sample}\n")).collect();
         for args in [&[][..], &["--list", "list"]] {
-            let mount = Mount::with_samples(transport, &samples, &["memory=16M", "restarts=5"]);
-            let file = mount.scratch().join("list");
-            fs::write(&file, &list).unwrap();
-            let args =
-                args.iter().map(|&it| if it == "list" { file.to_str().unwrap() } else { it });
-            let warmup = stopped_warmup(&mount, &args.collect::<Vec<_>>());
+            let disk = Disk::new(&samples(60, 60_000));
+            let mount = Mount::new(transport, disk.container(), &["restarts=5"]);
+            fs::write(mount.scratch().join("list"), &list).unwrap();
+            disk.slow_down(Duration::from_secs(60));
+            let mut command = Command::new(FFRFS);
+            command.current_dir(mount.scratch()).arg("warmup").arg(mount.point()).args(args);
+            let warmup = command.stderr(Stdio::piped()).spawn().unwrap();
+            wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+            disk.slow_down(Duration::ZERO);
             let first = mount.pid();
             kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
             next_after(&mount, first);
-            kill(Pid::from_raw(warmup.id() as i32), Signal::SIGCONT).unwrap();
             let ended = warmup.wait_with_output().unwrap();
             let says = String::from_utf8(ended.stderr).unwrap();
             assert_eq!(ended.status.code(), Some(5), "{says}");

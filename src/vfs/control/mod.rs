@@ -248,6 +248,7 @@ impl Control {
         let (numbers, rest) = bytes.as_chunks();
         let mut numbers = numbers.iter().copied().map(u64::from_le_bytes);
         match (self.taken_by(ino), request) {
+            (Takes::Nothing, _) if self.is_unknown(ino) => Err(Errno::ESTALE),
             (Takes::Nothing, _) => Err(Errno::ENOTTY),
             (takes, ControlRequest::Write) => self.take_written(takes, 1, bytes),
             (Takes::Settings, _) => Err(Errno::ENOTTY),
