@@ -79,7 +79,8 @@ pub(crate) struct Sandbox {
 const PREPARE: &str = r#"
 set -e
 cd "$1"
-umount -a -l -t fuse.ffrfs # copies of what other tests have mounted
+# Copies of what other tests have mounted. One may go meanwhile, as its directory is removed.
+for turn in $(seq 100); do umount -a -l -t fuse.ffrfs 2>/dev/null && break; [ $turn -lt 100 ]; done
 mkdir dev
 mount -t tmpfs none dev
 mknod dev/fuse c 10 229
