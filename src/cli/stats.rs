@@ -135,6 +135,7 @@ fn table(report: &Report) -> String {
     );
     row("cache", cache(stats));
     row("prefetch", prefetch(stats));
+    row("", announced(stats));
     if let Some(remote) = &stats.remote {
         row("store", requests(remote));
         row("", store_bytes(remote));
@@ -182,14 +183,21 @@ fn cache(stats: &MountStats) -> String {
 fn prefetch(stats: &MountStats) -> String {
     let figures = &stats.prefetch;
     format!(
-        "efficiency {}; announced: {} (waiting: {}, done: {}, failed: {}), foreseen: {}, {} fetched",
+        "efficiency {}; foreseen: {}; {} fetched",
         share(figures.efficiency()),
+        count(figures.foreseen),
+        bytes(figures.fetched_bytes),
+    )
+}
+
+fn announced(stats: &MountStats) -> String {
+    let figures = &stats.prefetch;
+    format!(
+        "announced: {} (waiting: {}, done: {}, failed: {})",
         count(figures.announced),
         count(figures.waiting),
         count(figures.done),
         count(figures.failed),
-        count(figures.foreseen),
-        bytes(figures.fetched_bytes),
     )
 }
 
@@ -352,6 +360,17 @@ mod tests {
         let text = table(&Report { mountpoint: Path::new("/mnt\n"), info: &info, stats: &stats });
         assert!(text.starts_with("mount point    /mnt?\n"), "{text}");
         assert!(text.contains("hit rate -") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn what_was_fetched_ahead_of_millions_of_samples_fits_into_a_line() {
+        let (info, mut stats) = (MountInfo::default(), MountStats::default());
+        let figures = &mut stats.prefetch;
+        (figures.announced, figures.done, figures.foreseen) = (12_345_678, 12_345_678, 12_345_678);
+        (figures.waiting, figures.fetched_bytes) = (12_345_678, 1 << 50);
+        let text = table(&Report { mountpoint: Path::new("/mnt"), info: &info, stats: &stats });
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(text.contains("100.0%") && longest <= Some(110), "{text}");
     }
 
     #[test]
