@@ -28,6 +28,8 @@ _ALL_ORDERS = 0
 _NOT_A_SAMPLE = (errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 #: Between two tries while too many samples wait.
 _PAUSE_SECONDS = 0.05
+#: A daemon that another one follows has left after so long.
+_LEAVING_SECONDS = 0.2
 
 Order = Union[Iterable[int], Iterable[StrPath]]
 
@@ -176,13 +178,15 @@ def _check_is_list(order: Any) -> None:
 
 
 class _Prefetch:
-    """The control file that takes an order. If another daemon takes over from the one that it was opened at, it is opened at
-    that one, for what is left of the order: what the former one had not fetched is not announced again."""
+    """The control file that takes an order. If another daemon follows the one that it was opened at, it is opened at that one,
+    for what is left of the order: what the former one had not fetched is not announced again. A mount that is made anew for
+    another daemon (with io_uring) is an error."""
 
     def __init__(self, root: Path, name: Optional[int]) -> None:
         self._root = root
         self._name = name
         self._descriptor: Optional[int] = None
+        self._stale_since: Optional[float] = None
 
     def __enter__(self) -> _Prefetch:
         with control_errors(self._root):
@@ -204,8 +208,16 @@ class _Prefetch:
             fcntl.ioctl(descriptor, request, chunk, True)
         except OSError as error:
             if error.errno == errno.ESTALE:
-                self._close()
+                self._close_if_stale_for_long()
             raise
+        self._stale_since = None
+
+    def _close_if_stale_for_long(self) -> None:
+        """A daemon that is leaving does not know what was opened at the next one, whose order would be dropped."""
+        now = time.monotonic()
+        self._stale_since = self._stale_since or now
+        if now - self._stale_since > _LEAVING_SECONDS:
+            self._close()
 
     def _opened(self) -> int:
         if self._descriptor is None:
@@ -214,23 +226,27 @@ class _Prefetch:
                 self._descriptor = opened_anew(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             if self._name is not None:
                 self._begin_order(self._descriptor, self._name)
+            if self._name == _ALL_ORDERS:
+                # At the next daemon, others may have announced before this process.
+                self._name = None
         return self._descriptor
 
     def _begin_order(self, descriptor: int, name: int) -> None:
         try:
             fcntl.ioctl(descriptor, _BEGIN_ORDER, name.to_bytes(8, "little"))
         except OSError as error:
-            if error.errno == errno.ESTALE:
-                self._close()
-                raise
             # The daemon may be older than this package: then orders are not dropped.
-            if error.errno != errno.ENOTTY or name == _ALL_ORDERS:
-                raise Error(f"the mount does not drop announcements: {error.strerror}", 5) from error
+            if error.errno == errno.ENOTTY and name != _ALL_ORDERS:
+                return
+            self._close()
+            if error.errno == errno.ESTALE:
+                raise
+            raise Error(f"the mount does not drop announcements: {error.strerror}", 5) from error
 
     def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
-            self._descriptor = None
+            self._descriptor = self._stale_since = None
 
 
 def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray, bool]]:

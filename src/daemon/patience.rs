@@ -124,7 +124,10 @@ fn serve(question: &[u8]) -> Vec<u8> {
 fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match call {
         call if call == Call::Read as u8 => control_file::read(path),
-        call if call == Call::Owner as u8 => Ok(fs::metadata(path)?.uid().to_le_bytes().to_vec()),
+        call if call == Call::Owner as u8 => {
+            let owner = || fs::metadata(path).map(|file| file.uid());
+            Ok(control_file::opened_anew(owner)?.to_le_bytes().to_vec())
+        }
         call if call == Call::Announce as u8 => {
             let announced = || announce(&File::open(path)?, bytes);
             control_file::opened_anew(announced).map(|()| Vec::new())

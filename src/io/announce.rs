@@ -43,7 +43,7 @@ impl ControlRequest {
 /// Gives `bytes` to a control file (`prefetch`, `settings`), open for reading, as if they were written to it.
 ///
 /// # Errors
-/// As for writing to it; ENOTTY: it is another file.
+/// As for writing to it; ENOTTY: it is another file; ESTALE: it was opened at a daemon that another one has followed.
 ///
 /// # Panics
 /// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
@@ -56,7 +56,7 @@ pub fn announce(prefetch: &File, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// EINVAL: there is no such sample. ENOSPC: too many are waiting; try it again later. ENOTTY: it is another file, or the
-/// daemon of the mount is older than this request.
+/// daemon of the mount is older than this request. ESTALE: as for [`announce`].
 ///
 /// # Panics
 /// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
@@ -67,7 +67,7 @@ pub fn warm_up(prefetch: &File, samples: &[u8]) -> io::Result<()> {
 /// Drops all that is announced to a mount and not read yet, and what was fetched of it.
 ///
 /// # Errors
-/// ENOTTY: it is another file, or the daemon of the mount is older than this request.
+/// ENOTTY: it is another file, or the daemon of the mount is older than this request. ESTALE: as for [`announce`].
 pub fn drop_orders(prefetch: &File) -> io::Result<()> {
     send(prefetch, BEGIN_ORDER, &0u64.to_le_bytes())
 }

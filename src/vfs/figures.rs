@@ -166,9 +166,13 @@ impl RemoteFigures {
 }
 
 impl MountStats {
-    /// What was counted since `earlier`; what is a level and no count is as it is now.
+    /// What was counted since `earlier`; what is a level and no count is as it is now. Another process than the one that had
+    /// counted then has counted from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
+        if self.pid != earlier.pid {
+            return self.clone();
+        }
         Self {
             pid: self.pid,
             counters: self.counters.since(&earlier.counters),
@@ -247,5 +251,7 @@ mod tests {
         assert_eq!(between.counters.without_waiting(), Some(0.9));
         // A mount that was made anew meanwhile has counted less.
         assert_eq!(look(1).since(&look(2)).counters.bytes_served, 0);
+        let by_another = MountStats { pid: 7, ..look(5) };
+        assert_eq!(by_another.since(&look(3)).counters.bytes_served, 500);
     }
 }

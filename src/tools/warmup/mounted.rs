@@ -17,10 +17,14 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use walkdir::{DirEntryExt, WalkDir};
 
 /// The maximum number of samples in one announcement.
 const MAX_ANNOUNCED: usize = MAX_ANNOUNCEMENT_BYTES / 8;
+
+/// With io_uring, a mount whose daemon has died may be missing for a moment before it is made anew.
+const MADE_ANEW: Duration = Duration::from_secs(1);
 
 /// The fields of `info.json` that the warm-up reads.
 #[derive(Debug, Deserialize)]
@@ -84,8 +88,8 @@ impl Mounted {
         let info: Info = control(root, "info.json").map_err(|e| unreached(root, e))?;
         let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
         let path = root.join(CONTROL_DIRECTORY).join("prefetch");
-        let prefetch =
-            File::open(&path).map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
+        let prefetch = control_file::opened_anew(|| File::open(&path))
+            .map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
         let device = metadata.dev();
         let Info { samples, pid } = info;
         Ok(Self { root: root.to_owned(), device, samples, pid, prefetch })
@@ -98,8 +102,18 @@ impl Mounted {
     /// # Errors
     /// The mount is gone, or another daemon serves it than the one that was to fetch.
     pub(crate) fn figures(&self) -> Result<Figures, Failure> {
-        let figures: Figures =
-            control(&self.root, "stats.json").map_err(|e| self.failed("the mount is gone", e))?;
+        let gone = |e| self.failed("the mount is gone", e);
+        let read = || control::<Figures>(&self.root, "stats.json");
+        let figures = read().or_else(|e| match e.kind() {
+            ErrorKind::NotFound => {
+                std::thread::sleep(MADE_ANEW);
+                read()
+            }
+            _ => Err(e),
+        });
+        let figures = figures.map_err(gone)?;
+        // Stale, if it was opened at another daemon.
+        self.prefetch.metadata().map_err(gone)?;
         if figures.pid != 0 && figures.pid != self.pid {
             return Err(self.ended());
         }
@@ -208,7 +222,7 @@ impl Mounted {
     pub(crate) fn drop_announced(&self) -> Result<(), Failure> {
         match drop_orders(&self.prefetch) {
             Ok(()) => Ok(()),
-            // Another daemon serves: what was announced to this one is lost anyway.
+            // Another daemon serves: what was announced to the one before is lost anyway.
             Err(e) if control_file::is_stale(&e) => Ok(()),
             Err(e) => {
                 let refused = format!("{}: cannot drop what is announced", self.root.display());
