@@ -282,7 +282,7 @@ impl Mount {
     /// Waits until the daemon is gone.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
-        wait_until("the daemon ends", Duration::from_secs(60), || !self.is_served());
+        wait_until("the daemon ends", Duration::from_secs(20), || !self.is_served());
     }
 }
 
