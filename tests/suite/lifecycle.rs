@@ -7,9 +7,9 @@ mod stopped;
 
 use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Tmpfs, Transport, clean_up,
-    container_in, drop_cached, ffrfs, for_each_transport, have, is_mount_point, is_running,
-    mount_command, mounts_at, noise, own_namespace, parent_of, run, samples, temp_dir,
-    unmount_soon, wait_for_end, wait_until, write_container,
+    container_in, drop_cached, ffrfs, for_each_transport, have, in_own_namespace_with,
+    is_mount_point, is_running, mount_command, mounts_at, noise, own_namespace, parent_of, run,
+    samples, temp_dir, unmount_soon, wait_for_end, wait_until, write_container,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};

@@ -2,8 +2,8 @@
 
 use crate::common::{
     FFRFS, Mount, Need, Source, TempDir, Transport, clean_up, container_in, ffrfs, flip_byte,
-    for_each_transport, have, is_mount_point, offsets, run, samples, temp_dir, wait_for_end,
-    wait_until,
+    for_each_transport, have, in_own_namespace, is_mount_point, offsets, run, samples, temp_dir,
+    wait_for_end, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -264,7 +264,7 @@ struct Journal {
 impl Journal {
     /// `None`: this machine cannot have it.
     fn new() -> Option<Self> {
-        if !have(Need::Root) || !have(Need::Program("unshare")) {
+        if !have(Need::Root) {
             return None;
         }
         let directory = temp_dir();
@@ -275,13 +275,13 @@ impl Journal {
     /// Runs a script with `$0` and `$@`, where the journal's socket is this one.
     fn run(&self, script: &str, args: &[&Path]) -> crate::common::Outcome {
         let script = format!(
-            "mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
+            "mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
              mount --bind \"$1\" /run/systemd/journal && shift || exit 99
              {script}"
         );
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, FFRFS]).arg(self.directory.path()).args(args);
-        run(&mut command)
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, FFRFS]).arg(self.directory.path()).args(args);
+        in_own_namespace(|| run(&mut command))
     }
 
     /// All messages up to the last one of a mount, by field: its daemon may outlive the script.

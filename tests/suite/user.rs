@@ -1,8 +1,8 @@
 //! Users: who may use a mount, and mounting without being root (through fusermount3).
 
 use crate::common::{
-    FFRFS, Mount, Need, Outcome, TempDir, Transport, container_in, for_each_transport, have, noise,
-    run, skip_forced, temp_dir,
+    FFRFS, Mount, Need, Outcome, TempDir, Transport, container_in, for_each_transport, have,
+    in_own_namespace, noise, run, skip_forced, temp_dir,
 };
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -79,8 +79,6 @@ pub(crate) struct Sandbox {
 const PREPARE: &str = r#"
 set -e
 cd "$1"
-# Copies of what other tests have mounted. One may go meanwhile, as its directory is removed.
-for turn in $(seq 100); do umount -a -l -t fuse.ffrfs 2>/dev/null && break; [ $turn -lt 100 ]; done
 mkdir dev
 mount -t tmpfs none dev
 mknod dev/fuse c 10 229
@@ -131,9 +129,9 @@ impl Sandbox {
     /// is unmounted at its end.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         let script = format!("{PREPARE}{script}\numount -l mnt 2>/dev/null; exit $code");
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
-        run(command.arg(self.directory.path()))
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(self.directory.path());
+        in_own_namespace(|| run(&mut command))
     }
 }
 

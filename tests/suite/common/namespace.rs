@@ -1,22 +1,49 @@
-//! A mount namespace for one test.
+//! Mount namespaces of tests.
+//!
+//! A new one is a copy, with all that other tests have mounted, and an unmount ends no mount that is in a copy: a daemon
+//! would not end when its test unmounts. So each copy is rid of these mounts at once.
 
 use super::{Need, have};
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::fs;
+use std::path::Path;
 
 /// Gives this thread, and the processes that it starts, a mount namespace of its own, if it may. A test beside this one may
-/// copy the namespace of all tests, with the mounts in it: an unmount ends none that is in a copy.
+/// copy the namespace of all tests, with the mounts in it.
 pub(crate) fn own_namespace() {
-    if !have(Need::Root) {
-        return;
+    if have(Need::Root) {
+        new_namespace(None);
     }
+}
+
+/// Starts something in a mount namespace of its own, without any mount of ffrfs: [`Need::Root`].
+pub(crate) fn in_own_namespace<T: Send>(start: impl FnOnce() -> T + Send) -> T {
+    in_own_namespace_with(None, start)
+}
+
+/// [`in_own_namespace`] with the mount at `kept`.
+pub(crate) fn in_own_namespace_with<T: Send>(
+    kept: Option<&Path>,
+    start: impl FnOnce() -> T + Send,
+) -> T {
+    let on_a_thread = || {
+        new_namespace(kept);
+        start()
+    };
+    std::thread::scope(|scope| scope.spawn(on_a_thread).join().unwrap())
+}
+
+fn new_namespace(kept: Option<&Path>) {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
-    // This one is a copy, too, and keeps no mount of other tests.
     let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
-    for mount in table.lines().filter(|line| line.contains(" fuse.ffrfs ")) {
-        let _ = umount2(mount.split(' ').nth(1).unwrap(), MntFlags::MNT_DETACH);
+    let mounts = table.lines().filter(|line| line.contains(" fuse.ffrfs "));
+    // One that lies in another comes after it, and goes with it.
+    for point in mounts.filter_map(|line| line.split(' ').nth(1)) {
+        if kept != Some(Path::new(point)) {
+            let _ = umount2(point, MntFlags::MNT_DETACH);
+        }
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{LIMIT, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    Disk, FFRFS, Mount, Need, container_in, for_each_transport, have, is_mount_point, is_running,
-    mount_command, mounts_at, run, temp_dir, unmount, wait_until,
+    Disk, FFRFS, Mount, Need, container_in, for_each_transport, have, in_own_namespace,
+    is_mount_point, is_running, mount_command, mounts_at, run, temp_dir, unmount, wait_until,
 };
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
@@ -212,7 +212,7 @@ fn a_supervisor_that_is_the_first_process_of_a_container_leaves_no_dead_ones() {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.arg(inner.get_program()).args(inner.get_args()).arg("--foreground");
-        let mut unshare = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut unshare = in_own_namespace(|| command.stderr(Stdio::null()).spawn().unwrap());
         let mut first = 0;
         wait_until("there is a first process", LIMIT, || {
             first = children_of(unshare.id().cast_signed()).first().copied().unwrap_or(0);

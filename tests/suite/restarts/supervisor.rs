@@ -2,8 +2,8 @@
 
 use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, is_mount_point,
-    is_running, mount_command, run, temp_dir, unmount, wait_until,
+    FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, in_own_namespace,
+    is_mount_point, is_running, mount_command, run, temp_dir, unmount, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -402,24 +402,18 @@ fn whoever_unmounts_by_whatever_means_leaves_no_process() {
             let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
             let (worker, supervisor) = (mount.pid(), parent_of(mount.pid()));
             let point = mount.point().to_str().unwrap().to_owned();
-            let mut command = match means {
-                "umount" => Command::new("umount"),
-                "fusermount3" => Command::new("fusermount3"),
-                _ => Command::new("unshare"),
-            };
-            match means {
-                "umount" => command.arg(&point),
-                "fusermount3" => command.args(["-u", &point]),
-                // In a namespace where nothing is mounted there the directory can be removed.
-                _ => command.args(["-m", "sh", "-c", "umount \"$0\" && rmdir \"$0\"", &point]),
-            };
             if !have(Need::Root) && means != "fusermount3" {
                 continue;
             }
             if means == "fusermount3" && !have(Need::Program("fusermount3")) {
                 continue;
             }
-            run(&mut command).ok();
+            match means {
+                "umount" => drop(run(Command::new("umount").arg(&point)).ok()),
+                "fusermount3" => drop(run(Command::new("fusermount3").args(["-u", &point])).ok()),
+                // In a namespace where nothing is mounted there the directory can be removed.
+                _ => in_own_namespace(|| fs::remove_dir(&point)).unwrap(),
+            }
             let has_ended = || !is_running(worker) && !is_running(supervisor);
             wait_until(&format!("all processes end after {means}"), LIMIT, has_ended);
             assert!(!mount.is_mounted(), "{means}");

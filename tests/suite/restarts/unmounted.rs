@@ -4,7 +4,8 @@ use super::opening::unserved;
 use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
     Disk, FFRFS, Mount, Need, Source, TempDir, Transport, container_in, ffrfs, for_each_transport,
-    have, is_mount_point, is_running, mount_command, noise, run, temp_dir, unmount, wait_until,
+    have, in_own_namespace, is_mount_point, is_running, mount_command, noise, run, temp_dir,
+    unmount, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, major, minor};
@@ -279,12 +280,8 @@ struct Elsewhere {
 
 impl Elsewhere {
     fn new(transport: Transport, container: &Path) -> Self {
-        let sleep = ["--mount", "--propagation", "private", "sleep", "1000"];
-        let process = Command::new("unshare").args(sleep).spawn().unwrap();
+        let process = in_own_namespace(|| Command::new("sleep").arg("1000").spawn().unwrap());
         let elsewhere = Self { process, point: temp_dir() };
-        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
-        let pid = elsewhere.process.id().to_string();
-        wait_until("it has its own namespace", LIMIT, || namespace(&pid) != namespace("self"));
         let helper = temp_dir();
         let helper = helper.path().join("mount.ffrfs");
         symlink(FFRFS, &helper).unwrap();
