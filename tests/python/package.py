@@ -26,7 +26,7 @@ FFRFS = os.environ["FFRFS"]
 KERNEL = tuple(int(number) for number in platform.release().split("-")[0].split(".")[:2])
 
 
-def large_container(folder):
+def pack(folder):
     container = folder.with_suffix(".ffr")
     subprocess.run([FFRFS, "pack", folder, container], check=True, stderr=subprocess.DEVNULL)
     return container
@@ -58,12 +58,23 @@ class PackageTest(unittest.TestCase):
         cls.loose.mkdir()
         for number in range(SAMPLES):
             (cls.loose / f"{number:04}.bin").write_bytes(number.to_bytes(4, "little") * (BYTES // 4))
-        cls.container = folder / "train.ffr"
-        subprocess.run([FFRFS, "pack", cls.loose, cls.container], check=True, stderr=subprocess.DEVNULL)
+        cls.container = pack(cls.loose)
 
     def mounted(self, **options):
         """A mount that is gone after the test, and its path."""
         mount = ffrfs.mount(self.container, **options)
+        self.addCleanup(mount.unmount, lazy=True)
+        return mount.path
+
+    def mounted_large(self, **options):
+        """A mount of 36 MB of samples with little memory, and its path."""
+        large = Path(self.place.name) / "large"
+        if not large.exists():
+            large.mkdir()
+            for number in range(600):
+                (large / f"{number:04}.bin").write_bytes(bytes([number % 256]) * 60_000)
+            pack(large)
+        mount = ffrfs.mount(large.with_suffix(".ffr"), memory="16M", **options)
         self.addCleanup(mount.unmount, lazy=True)
         return mount.path
 
@@ -246,6 +257,26 @@ class PackageTest(unittest.TestCase):
         # What was announced to the first daemon has ended with it: what fits into one call, 2047 numbers.
         self.assertEqual(self.counters(path)["announced"], 6000 - 2047)
 
+    @unittest.skipIf(KERNEL < (6, 9), "before Linux 6.9 open files of a mount end with its daemon")
+    def test_an_order_that_replaces_all_others_replaces_none_at_the_next_daemon(self):
+        path = self.mounted_large(transport="devfuse", restarts=5)
+        daemon = lambda: json.loads(read_control(path, "info.json"))["pid"]
+        first = daemon()
+
+        def order():
+            # As much as fits into one call.
+            yield from [1] * 2047
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: daemon() != first)
+            # Somebody else, at the next daemon.
+            ffrfs.announce(path, range(600))
+            wait_until(lambda: self.counters(path)["is_full"])
+            yield 2
+
+        ffrfs.announce(path, order(), replace=True)
+        # Nobody reads: what finds no room waits until it is dropped.
+        self.assertGreater(self.counters(path)["waiting"], 100)
+
     def test_warmup_waits_until_samples_are_in_the_page_cache(self):
         # Once more if the host has dropped its caches meanwhile.
         for _ in range(20):
@@ -280,14 +311,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(len(pickle.loads(pickle.dumps(ffrfs.Announced(batches, path)))), 2)
 
     def test_the_next_epoch_replaces_an_order_that_was_given_up(self):
-        # 36 MB of samples, and little memory.
-        large = Path(self.place.name) / "large"
-        large.mkdir(exist_ok=True)
-        for number in range(600):
-            (large / f"{number:04}.bin").write_bytes(bytes([number % 256]) * 60_000)
-        mount = ffrfs.mount(large_container(large), memory="16M")
-        self.addCleanup(mount.unmount, lazy=True)
-        path = mount.path
+        path = self.mounted_large()
         first, other = ffrfs.Announced(range(600), path), ffrfs.Announced([598, 599], path)
         iter(first), iter(other)
         wait_until(lambda: self.counters(path)["is_full"])
