@@ -97,6 +97,12 @@ pub trait Remote: Send + Sync {
         false
     }
 
+    /// Compares what the file has of `range` with its checksums, once. What differs is absent then, and is fetched again by the
+    /// read that needs it. Blocks the thread.
+    fn check(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// Notes that the bytes of `range` failed their check. Returns whether they may have come from the cache, which has now
     /// dropped them, so that they should be fetched again, once.
     fn distrust(&self, range: Range<u64>) -> bool {

@@ -245,6 +245,14 @@ impl Part {
         }
     }
 
+    /// Compares what the cache has of `range` with its checksums, each block once, and drops what differs: a read fetches it
+    /// again. Blocks the thread.
+    pub fn check_cached(&self, range: Range<u64>) {
+        if let Bytes::Remote(remote) = &self.bytes {
+            remote.check(range);
+        }
+    }
+
     /// Notes that the bytes of `range` failed their check. Returns whether they may have come from a cache and should be
     /// fetched again, once.
     #[must_use]

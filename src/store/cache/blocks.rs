@@ -37,6 +37,8 @@ pub(super) struct Blocks {
     present: Box<[AtomicU64]>,
     /// The number of present blocks. Never more than there are: counted after a mark is set, and before one is removed.
     count: AtomicU64,
+    /// The blocks whose bytes this process has fetched, or compared with their checksums.
+    compared: Box<[AtomicU64]>,
     taken: Mutex<HashSet<u64>>,
     /// Notified when a turn has ended.
     ended: Condvar,
@@ -46,7 +48,8 @@ impl Blocks {
     pub(super) fn new(total: u64) -> Self {
         Self {
             total,
-            present: (0..total.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            present: no_marks(total),
+            compared: no_marks(total),
             count: AtomicU64::new(0),
             taken: Mutex::new(HashSet::new()),
             ended: Condvar::new(),
@@ -71,13 +74,24 @@ impl Blocks {
 
     /// Whether a block is known to be present.
     pub(super) fn has(&self, block: u64) -> bool {
-        let word = self.word(block).map(|word| word.load(Ordering::Acquire));
-        word.is_some_and(|word| word & bit(block) != 0)
+        self.has_mark(&self.present, block)
+    }
+
+    /// Whether this process knows that the bytes of a present block are those that were fetched.
+    pub(super) fn is_compared(&self, block: u64) -> bool {
+        self.has_mark(&self.compared, block)
+    }
+
+    /// Notes that the bytes of a block are those that were fetched, until its mark is removed.
+    pub(super) fn note_compared(&self, block: u64) {
+        if let Some(word) = self.word(&self.compared, block) {
+            word.fetch_or(bit(block), Ordering::AcqRel);
+        }
     }
 
     /// Marks a block whose bytes are in the file: a thread that sees the mark can read them.
     pub(super) fn set(&self, block: u64) {
-        let Some(word) = self.word(block) else { return };
+        let Some(word) = self.word(&self.present, block) else { return };
         if word.fetch_or(bit(block), Ordering::AcqRel) & bit(block) == 0 {
             self.count.fetch_add(1, Ordering::AcqRel);
         }
@@ -85,10 +99,13 @@ impl Blocks {
 
     /// Removes the mark of a block whose bytes must not be used.
     pub(super) fn clear(&self, block: u64) {
-        let Some(word) = self.word(block) else { return };
+        let Some(word) = self.word(&self.present, block) else { return };
         self.count.fetch_sub(1, Ordering::AcqRel);
         if word.fetch_and(!bit(block), Ordering::AcqRel) & bit(block) == 0 {
             self.count.fetch_add(1, Ordering::AcqRel);
+        }
+        if let Some(word) = self.word(&self.compared, block) {
+            word.fetch_and(!bit(block), Ordering::AcqRel);
         }
     }
 
@@ -150,13 +167,22 @@ impl Blocks {
         }
     }
 
-    fn word(&self, block: u64) -> Option<&AtomicU64> {
-        (block < self.total).then(|| &self.present[(block / 64) as usize])
+    fn has_mark(&self, marks: &[AtomicU64], block: u64) -> bool {
+        let word = self.word(marks, block).map(|word| word.load(Ordering::Acquire));
+        word.is_some_and(|word| word & bit(block) != 0)
+    }
+
+    fn word<'a>(&self, marks: &'a [AtomicU64], block: u64) -> Option<&'a AtomicU64> {
+        (block < self.total).then(|| &marks[(block / 64) as usize])
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.taken.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+fn no_marks(blocks: u64) -> Box<[AtomicU64]> {
+    (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
 fn bit(block: u64) -> u64 {

@@ -2,16 +2,17 @@
 
 use super::blocks::Turn;
 use super::fetching::{Claim, lock, lock_run};
-use super::map::{RECORD_BYTES, Record, record_range};
+use super::map::{RECORD_BYTES, Record, block_range, record_range};
 use super::open;
 use super::replace::replace;
 use super::room::Freed;
 use super::state::State;
-use crate::io::File;
+use crate::io::{File, Reading};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How often to look whether another daemon has fetched a block: the first and the longest pause.
@@ -138,6 +139,29 @@ impl Entry {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.state.blocks.clear(block),
             // A record that stays would mark the block present again, and its wrong bytes would be read again.
             Err(_) => self.state.lose(),
+        }
+    }
+
+    /// Compares the present blocks of a range with their CRC-32C, but those that this process has fetched or compared before.
+    /// Marks a block that differs as absent. Reads the blocks from the disk.
+    pub fn compare(&self, range: &Range<u64>) {
+        let state = &self.state;
+        for block in state.blocks_of(range).into_iter().flatten() {
+            // What is being read stays in the file.
+            let _reading = Reading::begin();
+            let bytes = block_range(block, state.length_bytes);
+            if state.blocks.is_compared(block) || !self.is_present(&bytes) {
+                continue;
+            }
+            match state.is_as_recorded(block, bytes) {
+                Some(true) => state.blocks.note_compared(block),
+                Some(false) => {
+                    state.counters.rotten.fetch_add(1, Relaxed);
+                    self.invalidate(block);
+                }
+                // Whoever reads the block meets the same error.
+                None => {}
+            }
         }
     }
 

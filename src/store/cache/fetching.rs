@@ -176,6 +176,7 @@ impl Unchecked {
         match is_whole {
             true => {
                 counters.checked.fetch_add(1, Relaxed);
+                held.state.blocks.note_compared(held.block);
                 held.state.blocks.set(held.block);
                 Claim::Present
             }
@@ -252,6 +253,7 @@ impl Fetching {
         }
         self.held.note(self.crc).inspect_err(|error| self.held.state.room.refuse(error))?;
         self.is_published = true;
+        self.held.state.blocks.note_compared(self.held.block);
         if !self.held.state.is_gone() {
             self.held.state.blocks.set(self.held.block);
         }

@@ -7,6 +7,8 @@ use super::lease::Lease;
 use super::map::{BLOCK_BYTES, RECORD_BYTES, Record, Records, record_range};
 use super::room::Room;
 use super::usage::Usage;
+use crate::format::Source;
+use crate::format::checksum::crc32c_append;
 use crate::io::{self as system, File};
 use std::fs;
 use std::io;
@@ -20,6 +22,8 @@ use std::time::SystemTime;
 
 /// The number of records that are read at a time: a page of the map.
 const PAGE_RECORDS: u64 = 4096 / RECORD_BYTES;
+/// A block is compared in pieces that fit into a CPU's cache.
+const COMPARED_BYTES: usize = 64 << 10;
 
 /// Counters for all entries of a cache.
 #[derive(Debug, Default)]
@@ -183,6 +187,20 @@ impl State {
         let mut record = [0; RECORD_BYTES as usize];
         let bytes = read_up_to(map, &mut record, record_range(block).start);
         self.map.records.read(block, &record[..bytes])
+    }
+
+    /// Whether the bytes of a block, which are in `range`, match its record; `None` if one of both cannot be read.
+    pub(super) fn is_as_recorded(&self, block: u64, range: Range<u64>) -> Option<bool> {
+        let record = self.with_map(|map| self.record(map, block)).ok()?;
+        let Record::Present(crc) = record else { return None };
+        let (mut found, mut bytes) = (0, vec![0; COMPARED_BYTES]);
+        for start in range.clone().step_by(COMPARED_BYTES) {
+            let length = (range.end - start).min(COMPARED_BYTES as u64) as usize;
+            let bytes = &mut bytes[..length];
+            self.file.read_exact_at(bytes, start).ok()?;
+            found = crc32c_append(found, bytes);
+        }
+        Some(found == crc)
     }
 }
 

@@ -98,14 +98,38 @@ fn rotten_bytes_that_are_decoded_are_fetched_again_before_they_are_an_error() {
     python(PACK, &[directory.path()]).ok();
     for (name, options) in [
         ("members.tar.gz", &[][..]),
+        // All of it is read to open it.
+        ("members.tar.gz", &["index=none"]),
         // By the checkpoints that the first mount kept, and without any.
         ("members.zip", &[]),
-        ("members.zip", &["index=memory"]),
+        ("members.zip", &["index=none"]),
     ] {
         let path = directory.path().join(name);
         let length = fs::metadata(&path).unwrap().len();
         let places: Vec<_> = (1..15).map(|part| length * part / 16).collect();
         reads_the_same_out_of_a_rotten_cache(&path, &places, options);
+    }
+}
+
+#[test]
+fn rotten_bytes_by_which_a_container_is_opened_are_fetched_again() {
+    if !have(Need::Program("python3")) {
+        return;
+    }
+    let directory = temp_dir();
+    python(PACK, &[directory.path()]).ok();
+    let path = directory.path().join("members.zip");
+    let bytes = fs::read(&path).unwrap();
+    // The end of the directory; a name in it, of which there is no checksum; and the place of a member.
+    let name = bytes.windows(5).rposition(|found| found == b"2.txt").unwrap() as u64;
+    for place in [bytes.len() as u64 - 20, name, name - 3] {
+        reads_the_same_out_of_a_rotten_cache(&path, &[place], &[]);
+    }
+    let path = directory.path().join("data.ffr");
+    write_container(&path, &even_samples(3, 50_000));
+    // The checksum of the header, the number of samples, and the place of one.
+    for place in [0, 5, 40] {
+        reads_the_same_out_of_a_rotten_cache(&path, &[place], &[]);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 const BLOCKS: u64 = 4;
@@ -201,4 +202,29 @@ fn a_full_file_system_is_served_on_without_the_cache() {
     assert!(!entry.is_present(&(0..2 * BLOCK_BYTES)));
     drop((entry, cache, other));
     umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
+}
+
+#[test]
+fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match() {
+    let directory = place();
+    let (one, other) = (daemon(&directory), daemon(&directory));
+    let object = object("s3://bucket/key", "\"1\"", LENGTH);
+    let (mine, theirs) = (one.entry(&object, "").unwrap(), other.entry(&object, "").unwrap());
+    let all = 0..LENGTH;
+    fill_all(&mine);
+    let data = fs::File::options().write(true).open(file(&directory, "data")).unwrap();
+    data.write_all_at(&[!bytes(BLOCK_BYTES..BLOCK_BYTES + 1)[0]], BLOCK_BYTES).unwrap();
+    mine.compare(&all);
+    assert!(mine.is_present(&all), "it has written them itself");
+    theirs.compare(&(0..BLOCK_BYTES));
+    assert!(theirs.is_present(&all), "only what is asked for is compared");
+    theirs.compare(&(BLOCK_BYTES + 10..LENGTH + 10));
+    assert_eq!((one.figures().damaged, other.figures().damaged), (0, 1));
+    let present = |block| theirs.is_present(&map::block_range(block, LENGTH));
+    assert_eq!([0, 1, 2, 3].map(present), [true, false, true, true]);
+    // Once only.
+    data.write_all_at(&[0; 10], 0).unwrap();
+    theirs.compare(&all);
+    assert!(present(0));
+    assert!(fill(&theirs, 1) && read(&theirs, BLOCK_BYTES..LENGTH) == bytes(BLOCK_BYTES..LENGTH));
 }

@@ -225,6 +225,12 @@ impl Remote for RemoteObject {
         true
     }
 
+    fn check(&self, range: Range<u64>) {
+        if let Some(entry) = &self.fetcher.entry {
+            entry.compare(&range);
+        }
+    }
+
     fn distrust(&self, range: Range<u64>) -> bool {
         let Some(entry) = &self.fetcher.entry else { return false };
         // Also what is absent: another reader of the same bytes may have been faster.
