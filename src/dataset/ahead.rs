@@ -124,7 +124,7 @@ impl Ahead {
                 Ok(())
             }
             // The bytes behind the requested range may be the ones that fail.
-            _ => fill(&self.part, buf, offset_bytes),
+            _ => self.part.read_exact_at(buf, offset_bytes),
         }
     }
 
@@ -141,7 +141,7 @@ impl Ahead {
                 for piece in batch {
                     let start = at;
                     at += piece.len() as u64;
-                    fetches.push(scope.spawn(move || fill(&self.part, piece, start)));
+                    fetches.push(scope.spawn(move || self.part.read_exact_at(piece, start)));
                 }
                 fetches.into_iter().try_for_each(|fetch| joined(fetch.join()))
             });
@@ -228,15 +228,8 @@ fn fetch(part: &Arc<Part>, start: u64, bytes: u64) -> Coming {
 
 fn read(part: &Part, range: Range<u64>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
-    fill(part, &mut bytes, range.start)?;
+    part.read_exact_at(&mut bytes, range.start)?;
     Ok(bytes)
-}
-
-/// Reads bytes by which a container is opened. Cached ones are compared with their checksums before: formats keep what they
-/// read, and names have no checksum of their own.
-fn fill(part: &Part, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-    part.check_cached(offset_bytes..offset_bytes.saturating_add(buf.len() as u64));
-    part.read_exact_at(buf, offset_bytes)
 }
 
 fn joined<T>(outcome: thread::Result<io::Result<T>>) -> io::Result<T> {

@@ -97,8 +97,8 @@ pub trait Remote: Send + Sync {
         false
     }
 
-    /// Compares what the file has of `range` with its checksums, once. What differs is absent then, and is fetched again by the
-    /// read that needs it. Blocks the thread.
+    /// Compares the present blocks of `range` with their checksums, each once. A block that differs is absent from then on: the
+    /// read that needs it fetches it again. Blocks the thread.
     fn check(&self, range: Range<u64>) {
         let _ = range;
     }

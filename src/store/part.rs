@@ -245,14 +245,6 @@ impl Part {
         }
     }
 
-    /// Compares what the cache has of `range` with its checksums, each block once, and drops what differs: a read fetches it
-    /// again. Blocks the thread.
-    pub fn check_cached(&self, range: Range<u64>) {
-        if let Bytes::Remote(remote) = &self.bytes {
-            remote.check(range);
-        }
-    }
-
     /// Notes that the bytes of `range` failed their check. Returns whether they may have come from a cache and should be
     /// fetched again, once.
     #[must_use]
@@ -301,7 +293,7 @@ fn is_aligned(buf: &[u8], offset_bytes: u64, file: &File) -> bool {
     places.iter().all(|place| place.is_multiple_of(alignment))
 }
 
-/// Reads that open a container; they may block.
+/// Reads that open a container; they may block. What the cache has of it is compared with its checksums, once.
 impl Source for Part {
     fn name(&self) -> &PartName {
         &self.name
@@ -318,6 +310,8 @@ impl Source for Part {
                 let end = offset_bytes.checked_add(buf.len() as u64);
                 let end = end.filter(|end| *end <= self.length_bytes);
                 let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+                // Formats keep what they read, and names have no checksum of their own.
+                remote.check(offset_bytes..end);
                 let wanted = (offset_bytes..end, Cause::Open);
                 let read = self.read_remote(&**remote, wanted, buf, |file, buf| {
                     Ok(file.read_exact_at(buf, offset_bytes)?)

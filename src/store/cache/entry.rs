@@ -142,27 +142,39 @@ impl Entry {
         }
     }
 
-    /// Compares the present blocks of a range with their CRC-32C, but those that this process has fetched or compared before.
-    /// Marks a block that differs as absent. Reads the blocks from the disk.
-    pub fn compare(&self, range: &Range<u64>) {
+    /// Compares the present blocks of a range with their CRC-32C, except those that this process has fetched or compared before.
+    /// Marks a block that differs as absent. Returns how many differ. Reads the blocks from the disk.
+    #[must_use]
+    pub fn compare(&self, range: &Range<u64>) -> u64 {
+        let blocks = self.state.blocks_of(range).into_iter().flatten();
+        blocks.map(|block| u64::from(self.is_changed(block))).sum()
+    }
+
+    /// Compares one block; whether its bytes have changed since they were fetched.
+    fn is_changed(&self, block: u64) -> bool {
         let state = &self.state;
-        for block in state.blocks_of(range).into_iter().flatten() {
-            // What is being read stays in the file.
-            let _reading = Reading::begin();
-            let bytes = block_range(block, state.length_bytes);
-            if state.blocks.is_compared(block) || !self.is_present(&bytes) {
-                continue;
-            }
-            match state.is_as_recorded(block, bytes) {
-                Some(true) => state.blocks.note_compared(block),
-                Some(false) => {
-                    state.counters.rotten.fetch_add(1, Relaxed);
-                    self.invalidate(block);
-                }
-                // Whoever reads the block meets the same error.
-                None => {}
-            }
+        if state.blocks.is_compared(block) {
+            return false;
         }
+        // Else a thread that is slower drops what another one has fetched again.
+        let _alone = state.lock_comparison(block);
+        // What is being read stays in the file.
+        let _reading = Reading::begin();
+        let bytes = block_range(block, state.length_bytes);
+        if state.blocks.is_compared(block) || !self.is_present(&bytes) {
+            return false;
+        }
+        match state.is_as_recorded(block, bytes) {
+            Some(true) => state.note_compared(block),
+            Some(false) => {
+                state.counters.rotten.fetch_add(1, Relaxed);
+                self.invalidate(block);
+                return true;
+            }
+            // Another daemon may have found it changed, and removed its record.
+            None => state.blocks.clear(block),
+        }
+        false
     }
 
     /// Counts a read that found its bytes in [`Entry::file`] (`is_hit`) or did not.

@@ -78,7 +78,7 @@ pub struct CacheFigures {
     pub joined: u64,
     /// Blocks from before the last boot that passed their check.
     pub checked: u64,
-    /// Blocks from before the last boot that were damaged.
+    /// Blocks that were not as they had been fetched: found at their first use after a boot, or as a container was opened.
     pub damaged: u64,
     /// Blocks that the cache had no room for.
     pub refused: u64,
@@ -174,6 +174,7 @@ impl Cache {
             writing: Mutex::default(),
             usage: Usage::default(),
             records_lock: RwLock::default(),
+            comparisons: Default::default(),
             id,
             lease,
         }))

@@ -22,6 +22,8 @@ use std::time::SystemTime;
 
 /// The number of records that are read at a time: a page of the map.
 const PAGE_RECORDS: u64 = 4096 / RECORD_BYTES;
+/// How many blocks are compared at a time.
+const COMPARISONS: usize = 16;
 /// A block is compared in pieces that fit into a CPU's cache.
 const COMPARED_BYTES: usize = 64 << 10;
 
@@ -54,6 +56,8 @@ pub(super) struct State {
     /// Locked shared while records are read to mark blocks present, exclusively while a record and its mark are removed:
     /// a mark never comes from a record that was removed meanwhile.
     pub(super) records_lock: RwLock<()>,
+    /// Of the threads that want to compare a block, one does.
+    pub(super) comparisons: [Mutex<()>; COMPARISONS],
     pub(super) id: EntryId,
     pub(super) lease: Lease,
 }
@@ -182,6 +186,20 @@ impl State {
         matches!(locked, Ok(Ok(true)))
     }
 
+    /// Held while a block is compared.
+    pub(super) fn lock_comparison(&self, block: u64) -> MutexGuard<'_, ()> {
+        let lock = &self.comparisons[block as usize % COMPARISONS];
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the bytes of a present block match its record.
+    pub(super) fn note_compared(&self, block: u64) {
+        let _records = self.lock_records_shared();
+        if self.blocks.has(block) {
+            self.blocks.note_compared(block);
+        }
+    }
+
     /// Reads a block's record from the map.
     pub(super) fn record(&self, map: &fs::File, block: u64) -> Record {
         let mut record = [0; RECORD_BYTES as usize];
@@ -189,7 +207,7 @@ impl State {
         self.map.records.read(block, &record[..bytes])
     }
 
-    /// Whether the bytes of a block, which are in `range`, match its record; `None` if one of both cannot be read.
+    /// Whether the bytes of a block, which are in `range`, match its record; `None` if it has no record, or either cannot be read.
     pub(super) fn is_as_recorded(&self, block: u64, range: Range<u64>) -> Option<bool> {
         let record = self.with_map(|map| self.record(map, block)).ok()?;
         let Record::Present(crc) = record else { return None };

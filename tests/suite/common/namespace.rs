@@ -4,6 +4,7 @@
 //! would not end when its test unmounts. So each copy is rid of these mounts at once.
 
 use super::{Need, have};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::fs;
@@ -43,7 +44,11 @@ fn new_namespace(kept: Option<&Path>) {
     // One that lies in another comes after it, and goes with it.
     for point in mounts.filter_map(|line| line.split(' ').nth(1)) {
         if kept != Some(Path::new(point)) {
-            let _ = umount2(point, MntFlags::MNT_DETACH);
+            match umount2(point, MntFlags::MNT_DETACH) {
+                // It has gone with its outer one, or with its directory.
+                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+                Err(error) => panic!("{point}: {error}"),
+            }
         }
     }
 }

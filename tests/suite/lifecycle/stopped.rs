@@ -229,7 +229,7 @@ fn umount_by_force_ends_a_daemon_that_runs_though_files_are_open() {
     });
 }
 
-/// A process with a mount namespace of its own, which holds all that is mounted now; ended with the value.
+/// A process with a mount namespace of its own, which holds one mount of these tests; ended with the value.
 struct OtherNamespace(Child);
 
 impl OtherNamespace {

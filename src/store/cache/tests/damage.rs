@@ -214,17 +214,21 @@ fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match(
     fill_all(&mine);
     let data = fs::File::options().write(true).open(file(&directory, "data")).unwrap();
     data.write_all_at(&[!bytes(BLOCK_BYTES..BLOCK_BYTES + 1)[0]], BLOCK_BYTES).unwrap();
-    mine.compare(&all);
-    assert!(mine.is_present(&all), "it has written them itself");
-    theirs.compare(&(0..BLOCK_BYTES));
-    assert!(theirs.is_present(&all), "only what is asked for is compared");
-    theirs.compare(&(BLOCK_BYTES + 10..LENGTH + 10));
+    assert_eq!(mine.compare(&all), 0, "it has written them itself");
+    let third = daemon(&directory).entry(&object, "").unwrap();
+    assert!(third.is_present(&all) && theirs.is_present(&all));
+    assert_eq!(theirs.compare(&(0..BLOCK_BYTES)), 0, "only what is asked for is compared");
+    assert_eq!(theirs.compare(&(BLOCK_BYTES + 10..LENGTH + 10)), 1);
     assert_eq!((one.figures().damaged, other.figures().damaged), (0, 1));
+    // Who has looked at the map before the record was removed does not trust the block either.
+    assert!(third.is_present(&all));
+    assert_eq!(third.compare(&all), 0);
+    assert!(!third.is_present(&all));
     let present = |block| theirs.is_present(&map::block_range(block, LENGTH));
     assert_eq!([0, 1, 2, 3].map(present), [true, false, true, true]);
     // Once only.
     data.write_all_at(&[0; 10], 0).unwrap();
-    theirs.compare(&all);
+    assert_eq!(theirs.compare(&all), 0);
     assert!(present(0));
     assert!(fill(&theirs, 1) && read(&theirs, BLOCK_BYTES..LENGTH) == bytes(BLOCK_BYTES..LENGTH));
 }

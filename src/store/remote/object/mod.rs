@@ -226,8 +226,15 @@ impl Remote for RemoteObject {
     }
 
     fn check(&self, range: Range<u64>) {
-        if let Some(entry) = &self.fetcher.entry {
-            entry.compare(&range);
+        let Some(entry) = &self.fetcher.entry else { return };
+        let changed = entry.compare(&range);
+        if changed > 0 {
+            let location = &self.fetcher.object.location;
+            tracing::warn!(
+                "{location}: {changed} MiB of its cached bytes, at byte {} or after it, have changed on the disk; they are \
+                 fetched again",
+                range.start
+            );
         }
     }
 
