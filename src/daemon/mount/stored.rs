@@ -129,6 +129,8 @@ pub(super) fn find(request: &MountRequest) -> Result<Option<Found>, Failure> {
         Err(error) => error.to_string(),
     };
     forget();
+    // Until it has let go of the metrics' socket, that cannot be bound anew.
+    let _ = descriptor_store::wait_until_taken(TAKING);
     let why = "the mount that the service manager has kept";
     Err(Failure::usage(refused).context(why))
 }

@@ -94,9 +94,11 @@ pub(super) fn supervise(
 ) -> Result<Supervised, Failure> {
     super::confine::hide_password(request);
     let is_daemon = ready.is_some();
+    // Nobody serves one that was found: whoever asks it waits.
+    let kept = found.as_ref().map(|found| found.made.device.clone());
     let supervision = Supervision {
         request,
-        before: ours::there(&target),
+        before: kept.or_else(|| ours::there(&target)),
         target,
         ready,
         is_daemon,
