@@ -165,8 +165,10 @@ impl Room {
             let spawned = thread.spawn(move || {
                 let looked = room.look();
                 room.is_looking.store(false, Relaxed);
-                if let Err(error) = looked {
-                    room.refuse(&error);
+                match looked {
+                    // A cache that was deleted meanwhile is made anew with the next entry.
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => room.refuse(&error),
+                    _ => {}
                 }
             });
             if spawned.is_err() {
@@ -325,6 +327,19 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cache_that_is_deleted_while_it_is_measured_still_takes_blocks() {
+        let place = tempfile::tempdir().unwrap();
+        let room = Room::new(Directory::prepare(place.path()).unwrap(), None).unwrap();
+        std::fs::remove_dir_all(room.directory.users()).unwrap();
+        assert_eq!(room.look().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(room.take(1));
+        while room.is_looking.load(Relaxed) {
+            thread::yield_now();
+        }
+        assert_eq!(room.refusal(), None);
+    }
 
     #[test]
     fn a_look_that_found_no_room_while_blocks_were_written_is_soon_repeated() {
