@@ -78,6 +78,13 @@ class PackageTest(unittest.TestCase):
         self.addCleanup(mount.unmount, lazy=True)
         return mount.path
 
+    def kill_daemon(self, path):
+        """Kills the daemon of a mount, and waits for the one that follows."""
+        daemon = lambda: json.loads(read_control(path, "info.json"))["pid"]
+        first = daemon()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: daemon() != first)
+
     def counters(self, path):
         return ffrfs.stats(path)["prefetch"]
 
@@ -244,13 +251,10 @@ class PackageTest(unittest.TestCase):
     @unittest.skipIf(KERNEL < (6, 9), "before Linux 6.9 open files of a mount end with its daemon")
     def test_an_order_goes_on_at_the_daemon_that_follows_one_which_dies(self):
         path = self.mounted(transport="devfuse", restarts=5)
-        daemon = lambda: json.loads(read_control(path, "info.json"))["pid"]
-        first = daemon()
 
         def order():
             yield from [1] * 3000
-            os.kill(first, signal.SIGKILL)
-            wait_until(lambda: daemon() != first)
+            self.kill_daemon(path)
             yield from [2] * 3000
 
         self.assertEqual(ffrfs.announce(path, order(), replace=True), 6000)
@@ -260,14 +264,11 @@ class PackageTest(unittest.TestCase):
     @unittest.skipIf(KERNEL < (6, 9), "before Linux 6.9 open files of a mount end with its daemon")
     def test_an_order_that_replaces_all_others_replaces_none_at_the_next_daemon(self):
         path = self.mounted_large(transport="devfuse", restarts=5)
-        daemon = lambda: json.loads(read_control(path, "info.json"))["pid"]
-        first = daemon()
 
         def order():
             # As much as fits into one call.
             yield from [1] * 2047
-            os.kill(first, signal.SIGKILL)
-            wait_until(lambda: daemon() != first)
+            self.kill_daemon(path)
             # Somebody else, at the next daemon.
             ffrfs.announce(path, range(600))
             wait_until(lambda: self.counters(path)["is_full"])

@@ -3,7 +3,7 @@
 
 use crate::common::{
     Disk, Fusectl, Mount, Need, Transport, assert_errno, ffrfs, for_each_transport, have,
-    is_mount_point, noise, offsets, temp_dir, wait_until, write_container,
+    is_mount_point, is_running, noise, offsets, temp_dir, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -45,11 +45,17 @@ fn a_mount_ends_with_the_process_of_its_test_that_is_killed() {
         let mut victim = victim.spawn().unwrap();
         let point = || PathBuf::from(fs::read_to_string(&place).unwrap_or_default());
         wait_until("it is mounted", IN_TIME, || point().join("000000").exists());
+        let point = point();
+        let info = fs::read(point.join(".ffrfs/info.json")).unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+        let daemon = info["pid"].as_i64().unwrap() as i32;
+        // Also one that the test has stopped.
+        kill(Pid::from_raw(daemon), Signal::SIGSTOP).unwrap();
         victim.kill().unwrap();
         victim.wait().unwrap();
-        let point = point();
         wait_until("it is unmounted", IN_TIME, || !is_mount_point(&point));
         wait_until("it is removed", IN_TIME, || !point.parent().unwrap().exists());
+        wait_until("the daemon ends", IN_TIME, || !is_running(daemon));
     });
 }
 

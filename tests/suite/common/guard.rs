@@ -11,6 +11,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 const GUARD: &str = r#"
 while read -r directory; do [ -d "$directory" ] && set -- "$@" "$directory"; done
 for directory; do
+    # A daemon that a test has stopped would not end.
+    for process in /proc/[0-9]*; do
+        grep -qsF "$directory/" "$process/cmdline" && kill -CONT "${process#/proc/}"
+    done
     while read -r _ point _; do
         point=$(printf '%b' "$point")
         case $point in
