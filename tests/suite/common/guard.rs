@@ -11,17 +11,16 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 const GUARD: &str = r#"
 while read -r directory; do [ -d "$directory" ] && set -- "$@" "$directory"; done
 for directory; do
+    [ -d "$directory" ] || continue
     # A daemon that a test has stopped would not end.
-    for process in /proc/[0-9]*; do
-        grep -qsF "$directory/" "$process/cmdline" && kill -CONT "${process#/proc/}"
-    done
+    grep -lsF "$directory/" /proc/[0-9]*/cmdline | while IFS=/ read -r _ _ process _; do kill -CONT "$process"; done
     while read -r _ point _; do
         point=$(printf '%b' "$point")
         case $point in
         "$directory" | "$directory"/*) umount -l "$point" || fusermount3 -u -z "$point" || continue 2 ;;
         esac
     done </proc/self/mounts
-    [ -d "$directory" ] && rm -rf --one-file-system "$directory"
+    rm -rf --one-file-system "$directory"
 done
 "#;
 
