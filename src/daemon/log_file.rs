@@ -58,7 +58,7 @@ impl LogFile {
 
     /// Moves a file away that is too large, unless another process has done that.
     fn rotate(&self, file: &mut File) -> io::Result<()> {
-        // Of several processes one moves it; the lock goes with the descriptor.
+        // Of several processes one moves it.
         file.lock()?;
         let (open, named) = (file.metadata()?, fs::metadata(&self.path));
         if named.is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())) {
@@ -71,7 +71,10 @@ impl LogFile {
                 return Err(error);
             }
         }
-        *file = append_to(&self.path, 0o600)?;
+        let new = append_to(&self.path, 0o600);
+        // Closing does not do that: other processes of this mount have the same lock, until they rotate it, too.
+        file.unlock()?;
+        *file = new?;
         heap::say_the_end_in(file)
     }
 }
@@ -119,6 +122,21 @@ mod tests {
         let old = text(&directory.path().join("new/ffrfs.log.1"));
         assert!(old.starts_with("/mnt/a: first\n/mnt/b?: xxx"), "{old}");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_rotated_file_is_not_locked_though_another_process_of_the_mount_has_it_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ffrfs.log");
+        let log = LogFile { most_bytes: 10, ..LogFile::open_shared(&path, "m").unwrap() };
+        // As the supervisor has it, of whose process that of the daemon is a copy.
+        let _copy = log.lock().try_clone().unwrap();
+        for line in ["a line that is long\n", "b\n"] {
+            (&log).write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "m: b\n");
+        let old = File::open(directory.path().join("ffrfs.log.1")).unwrap();
+        old.try_lock().expect("another mount writes on");
     }
 
     #[test]
