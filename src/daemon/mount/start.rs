@@ -29,8 +29,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, and
-/// in that daemon when the mount has ended.
+/// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, which itself ends
+/// here.
 ///
 /// Gives the exit code: not 0 if the daemon failed, which has then printed the reason.
 ///
@@ -153,7 +153,7 @@ fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
     Ok(Some(copy))
 }
 
-/// Starts a daemon, and says whether it serves; in the daemon returns at the end of the mount.
+/// Starts a daemon, and says whether it serves. The daemon ends here, at the end of the mount; it returns if it failed.
 fn in_background(
     request: &mut MountRequest,
     target: Target,
@@ -181,7 +181,9 @@ fn in_background(
             Ok(code)
         }
         process::Forked::Daemon(ready) => {
-            be_the_daemon(request, target, labels, (ready, made.as_deref()), caller)
+            let code = be_the_daemon(request, target, labels, (ready, made.as_deref()), caller)?;
+            // Of what a code means, the parent tells the user.
+            std::process::exit(i32::from(code))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::common::{Fault, Rule, Store, noise};
+use std::os::unix::fs::symlink;
 
 /// Runs `ffrfs` against a store, with a cache of its own.
 fn remote(store: &Store, directory: &TempDir, args: &[&str]) -> Outcome {
@@ -96,6 +97,26 @@ fn the_exit_code_tells_a_missing_object_from_a_denial_and_a_store_that_is_away()
     let denied = remote(&store, &directory, &["info", "s3://bucket/a.zip"]);
     let said = "s3://bucket/a.zip: status 403: AccessDenied: Access Denied (request TEST";
     assert!(denied.stderr.contains(said), "{denied:?}");
+}
+
+#[test]
+fn with_nofail_nothing_is_mounted_of_an_object_that_is_missing_and_that_is_said_once() {
+    let (store, directory) = (Store::new(), temp_dir());
+    let helper = directory.path().join("mount.ffrfs");
+    symlink(FFRFS, &helper).unwrap();
+    let point = directory.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    for restarts in [5, 0] {
+        let mut command = Command::new(&helper);
+        command.arg("s3://bucket/b.zip").arg(&point).args(["-v", "-o"]);
+        let store = format!("endpoint={},region=us-east-1,anonymous,cache=none", store.endpoint());
+        command.arg(format!("nofail,restarts={restarts},{store}"));
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        let said = [outcome.text(), outcome.stderr.clone()].concat();
+        assert_eq!(said.matches("the source is missing").count(), 1, "{outcome:?}");
+        assert!(!said.contains(": mounted") && !said.contains("mounted\n"), "{outcome:?}");
+    }
 }
 
 #[test]
