@@ -10,7 +10,9 @@ use crate::io::mount::mounts;
 use crate::transport::{Leaver, Mounted, Target};
 use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// A second signal within this time counts as the first.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
+
+/// The signals of a daemon, with who has sent them.
+pub(crate) type Signals = SignalsInfo<WithOrigin>;
 
 /// A mount that the kernel has accepted, ready to be served.
 pub(crate) struct Service {
@@ -37,10 +42,10 @@ pub(crate) struct Service {
     pub(crate) end: fn(Exit) -> !,
     /// Another process has made the mount: a failure leaves it as it is.
     pub(crate) is_resumed: bool,
-    /// Its number as a process, if the service manager keeps the connection when it dies.
+    /// Its number as a process, if a supervisor watches this one.
     pub(crate) supervisor: Option<Pid>,
-    /// A supervisor watches this process.
-    pub(crate) is_watched: bool,
+    /// The service manager keeps the connection when the supervisor dies.
+    pub(crate) is_kept: bool,
 }
 
 /// A mount that is served, with all threads for that.
@@ -70,8 +75,8 @@ impl Service {
             unmounter: unmounter.clone(),
             end,
             leaver: mounted.leaver(),
-            supervisor: self.supervisor.filter(|_| mounted.handover().is_some()),
-            is_watched: self.is_watched,
+            supervisor: self.supervisor,
+            is_kept: self.is_kept && mounted.handover().is_some(),
         };
         if let Err(failure) = listener.start(signals) {
             if let (Some(directory), false) = (target.directory(), self.is_resumed) {
@@ -135,9 +140,25 @@ struct Listener {
     unmounter: Option<Arc<Unmounter>>,
     end: fn(Exit) -> !,
     leaver: Leaver,
-    /// If the service manager keeps the connection.
     supervisor: Option<Pid>,
-    is_watched: bool,
+    is_kept: bool,
+}
+
+/// How often a daemon was asked to end. Who sends a signal to all processes of a mount asks once, and it comes twice: the
+/// supervisor passes it on, on a busy host much later.
+#[derive(Default)]
+struct Asked {
+    directly: u32,
+    by_supervisor: u32,
+}
+
+impl Asked {
+    /// Whether the signal that has come now is one more request.
+    fn once_more(&mut self, by_supervisor: bool) -> bool {
+        let before = self.directly.max(self.by_supervisor);
+        *if by_supervisor { &mut self.by_supervisor } else { &mut self.directly } += 1;
+        self.directly.max(self.by_supervisor) > before
+    }
 }
 
 impl Listener {
@@ -152,13 +173,14 @@ impl Listener {
     fn listen(self, mut signals: Signals) {
         // Since when, and how it is to end at once if another signal asks for that.
         let mut leaving: Option<(Instant, Exit)> = None;
-        for signal in &mut signals {
-            match signal {
+        let mut asked = Asked::default();
+        for origin in &mut signals {
+            match origin.signal {
                 SIGHUP => self.reloads.begin(),
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
+                _ if !asked.once_more(self.is_supervisor(&origin)) => {}
                 _ => match leaving {
-                    // Who sends a signal to all processes of a mount, and to a supervisor, sends it twice.
                     Some((since, _)) if since.elapsed() < SAME_SIGNAL => {}
                     Some((_, Exit::Ok)) => (self.end)(Exit::Ok),
                     // What covered the mount may have gone.
@@ -168,7 +190,7 @@ impl Listener {
                     },
                     // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
                     // connection.
-                    None if self.supervisor.is_some_and(|pid| pid != getppid()) => {
+                    None if self.is_kept && self.supervisor.is_some_and(|pid| pid != getppid()) => {
                         self.leaver.leave();
                     }
                     None => {
@@ -182,6 +204,11 @@ impl Listener {
         }
     }
 
+    fn is_supervisor(&self, origin: &Origin) -> bool {
+        let sender = origin.process.map(|process| Pid::from_raw(process.pid));
+        sender.is_some() && sender == self.supervisor
+    }
+
     /// Unmounts. Gives how this process ends if it is to end at once: badly, unless nobody uses the mount any more.
     fn unmount(&self) -> Exit {
         // Only the program that made the mount can unmount it; until then it is dead.
@@ -191,7 +218,7 @@ impl Listener {
             Ok(false) => Exit::Mount,
             Err(error) => {
                 // Its supervisor unmounts what is left of the mount of a process that has ended so.
-                if self.is_watched && is_without_unmounter(&error) {
+                if self.supervisor.is_some() && is_without_unmounter(&error) {
                     tracing::warn!("{}: no process unmounts for this one: {error}", self.target);
                     (self.end)(Exit::Mount);
                 }

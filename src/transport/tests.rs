@@ -210,7 +210,20 @@ fn a_killed_program_goes_away_while_the_store_hangs(transport: Transport) {
 
 /// With `O_DIRECT` the kernel waits for the answer whatever happens, and tells nobody of the signal.
 fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(transport: Transport) {
-    let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
+    let mut times = Vec::new();
+    // Others may use the CPUs: the best of some, and of more if they do.
+    for _ in 0..4 {
+        let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
+        times.extend(times_to_go_away(&mount));
+        if times.iter().min() < Some(&Duration::from_millis(100)) {
+            return;
+        }
+    }
+    panic!("{times:?}");
+}
+
+/// How long programs live on that are killed while they read silent samples directly.
+fn times_to_go_away(mount: &Mount) -> Vec<Duration> {
     let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
     let mut times = Vec::new();
     for (number, sample) in silent.enumerate() {
@@ -228,8 +241,7 @@ fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(transpor
         times.push(killed.elapsed());
     }
     assert!(mount.store.unanswered() > 0, "the store hangs still");
-    // Others may use the CPUs: the best of some.
-    assert!(times.iter().min() < Some(&Duration::from_millis(100)), "{times:?}");
+    times
 }
 
 #[test]

@@ -5,7 +5,6 @@ use super::confine::{Shown, confinement, hide_password};
 use super::limits;
 use super::objects::run_programs_outside;
 use super::request::{MountRequest, MountSettings};
-use super::stored;
 use super::told::{self, DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
@@ -13,7 +12,7 @@ use crate::daemon::metrics::Metrics;
 use crate::daemon::patience;
 use crate::daemon::reload::Reload;
 use crate::daemon::sandbox::{Sandbox, Unmounter};
-use crate::daemon::serve::Service;
+use crate::daemon::serve::{Service, Signals};
 use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
@@ -28,9 +27,7 @@ use crate::tools::progress::Terminal;
 use crate::transport::{Mounted, Target};
 use crate::vfs::{Options, Vfs};
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,8 +120,8 @@ pub(super) fn prepare(
         unmounter,
         end,
         is_resumed,
-        supervisor: supervisor(settings),
-        is_watched: settings.restarts > 0,
+        supervisor: None,
+        is_kept: false,
     })
 }
 
@@ -188,11 +185,6 @@ fn signals(settings: &MountSettings) -> Result<Signals, Failure> {
     let supervisors = (settings.restarts > 0).then_some(workers::LEAVE as i32);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().chain(supervisors));
     signals.map_err(|e| Failure::new(Exit::Mount, e))
-}
-
-/// The supervisor of this process, if the service manager may keep the mount when that dies.
-fn supervisor(settings: &MountSettings) -> Option<Pid> {
-    (settings.restarts > 0 && stored::is_possible()).then(nix::unistd::getppid)
 }
 
 /// The process that unmounts for one that is confined.

@@ -183,7 +183,8 @@ fn obstacle(request: &MountRequest, told: &Told, settings: &str) -> Option<&'sta
         Some(directory) => {
             let there = mounts::at(directory).ok().flatten();
             let is_ours = there.is_some_and(|mount| told.made.is_on(&mount.device));
-            (!is_ours).then_some("it was unmounted")
+            let is_covered = || ours::is_covered(&Target::Directory(directory.clone()), &told.made);
+            (!is_ours && !is_covered()).then_some("it was unmounted")
         }
     }
 }

@@ -246,7 +246,7 @@ impl Supervision<'_> {
                 }
             }
             _ => {
-                self.is_leaving = true;
+                self.is_leaving |= !self.serves_covered();
                 let leaves = |running: &&Running| matches!(running.role, Role::Leaves);
                 let mut others = self.workers.iter().filter(|running| !leaves(running)).peekable();
                 if others.peek().is_none() {

@@ -3,6 +3,7 @@
 use super::limits;
 use super::prepare::prepare;
 use super::request::{Caller, MountRequest};
+use super::stored;
 use super::told::{self, Resumed, Told};
 use crate::daemon::serve::{Service, Serving};
 use crate::failure::{Exit, Failure};
@@ -10,6 +11,7 @@ use crate::io::process;
 use crate::io::process::workers::{Messages, has_nobody};
 use crate::store::remote::StoreError;
 use crate::transport::Target;
+use nix::unistd::getppid;
 use signal_hook::consts::SIGHUP;
 use std::io;
 use std::sync::Arc;
@@ -42,6 +44,8 @@ pub(super) struct Work<'a> {
 /// The mount broke.
 pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     let Work { request, target, told, is_daemon, caller } = work;
+    // First of all: it may die while the containers are opened.
+    let supervisor = getppid();
     let is_first = told.is_none();
     if !is_first {
         // Until the signal is handled it must not end this process.
@@ -49,8 +53,9 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     }
     let resumed = told.map_or_else(Resumed::default, |told| told.resumed(messages));
     let prepared = prepare(request, target, resumed, caller.end).map(|service| Service {
+        supervisor: Some(supervisor),
         // The manager keeps no mount of a daemon that has left it.
-        supervisor: service.supervisor.filter(|_| !is_daemon),
+        is_kept: !is_daemon && stored::is_possible(),
         ..service
     });
     let serving = prepared.and_then(Service::start).and_then(|serving| {

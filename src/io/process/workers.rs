@@ -257,14 +257,16 @@ impl Worker {
         self.messages.as_ref()
     }
 
-    /// After [`Event::Ended`]: how it has ended. Waits a moment for its other threads.
+    /// After [`Event::Ended`]: how it has ended. Waits a moment for its other threads: some kernels tell of the main thread's end
+    /// before they have ended.
     #[must_use]
     pub fn ending(&self) -> Ending {
         let since = Instant::now();
+        let patience = if procfs::is_killed(self.pid) { ENDING } else { SLOW_END };
         loop {
             match self.ended() {
                 Some(ending) => return ending,
-                None if since.elapsed() < ENDING => std::thread::sleep(Duration::from_millis(1)),
+                None if since.elapsed() < patience => std::thread::sleep(Duration::from_millis(1)),
                 None => return Ending::Hangs,
             }
         }

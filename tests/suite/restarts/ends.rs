@@ -3,7 +3,7 @@
 
 use super::{LIMIT, children_of, content, name, next_after, parent_of};
 use crate::common::{
-    Disk, FFRFS, Mount, Need, container_in, for_each_transport, have, in_own_namespace,
+    Disk, FFRFS, Mount, Need, Stopped, container_in, for_each_transport, have, in_own_namespace,
     is_mount_point, is_running, mount_command, mounts_at, run, temp_dir, unmount, wait_until,
 };
 use nix::mount::{MsFlags, mount};
@@ -11,9 +11,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+fn served(point: &Path) -> bool {
+    point.join(".ffrfs/info.json").exists()
+}
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
@@ -92,6 +97,55 @@ fn the_same_signal_once_more_while_an_unmounted_daemon_ends_makes_no_failure_of_
 }
 
 #[test]
+fn a_signal_that_the_supervisor_passes_on_late_does_not_end_who_waits_for_open_files() {
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let (container, point) =
+            (container_in(&directory, &content()), directory.path().join("mnt"));
+        fs::create_dir(&point).unwrap();
+        let mut command = mount_command(transport, &[&container], &point, &["restarts=5"]);
+        let mut supervisor = command.arg("--foreground").spawn().unwrap();
+        wait_until("it is mounted", LIMIT, || is_mount_point(&point) && served(&point));
+        let [daemon] = children_of(supervisor.id().cast_signed())[..] else { panic!("a daemon") };
+        let mut open = File::open(point.join(name(7))).unwrap();
+        // As systemd sends it: to all processes of the service. The supervisor gets no CPU for a while.
+        let stopped = Stopped::process(supervisor.id().cast_signed());
+        send(daemon, Signal::SIGTERM);
+        send(supervisor.id().cast_signed(), Signal::SIGTERM);
+        wait_until("it is detached", LIMIT, || !is_mount_point(&point));
+        std::thread::sleep(Duration::from_millis(250));
+        drop(stopped);
+        std::thread::sleep(Duration::from_millis(250));
+        let mut bytes = Vec::new();
+        open.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == content()[7], "{transport:?}");
+        drop(open);
+        assert_eq!(supervisor.wait().unwrap().code(), Some(0), "{transport:?}");
+    });
+}
+
+#[test]
+fn who_insists_ends_a_daemon_that_waits_for_open_files() {
+    for_each_transport(|transport| {
+        for to_supervisor in [true, false] {
+            let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
+            let supervisor = parent_of(mount.pid());
+            let open = File::open(mount.path(name(7))).unwrap();
+            for _ in 0..2 {
+                send(if to_supervisor { supervisor } else { mount.pid() }, Signal::SIGTERM);
+                wait_until("it is detached", LIMIT, || !mount.is_mounted());
+                // Longer than what counts as one signal.
+                std::thread::sleep(Duration::from_millis(250));
+            }
+            wait_until("all processes end", LIMIT, || {
+                ![mount.pid(), supervisor].into_iter().any(is_running)
+            });
+            drop(open);
+        }
+    });
+}
+
+#[test]
 fn of_several_commands_that_unmount_at_once_none_is_surprised_by_another() {
     for_each_transport(|transport| {
         for flags in [&[][..], &["--lazy"], &["--force"]] {
@@ -154,12 +208,12 @@ fn a_dead_mount_under_another_one_is_made_anew_once_that_has_gone() {
         assert!(is_running(second));
         unmount(mount.point(), false).unwrap();
         assert!(mount.read(name(4)).unwrap() == samples[4]);
-        // Longer than what counts as one signal.
-        std::thread::sleep(Duration::from_millis(250));
+        // The mount has stayed, and a daemon that dies is followed by another one, as before.
+        send(second, Signal::SIGKILL);
+        let third = next_after(&mount, second);
+        assert!(mount.read(name(5)).unwrap() == samples[5]);
         send(supervisor, Signal::SIGTERM);
-        wait_until("all processes end", LIMIT, || {
-            ![second, supervisor].into_iter().any(is_running)
-        });
+        wait_until("all processes end", LIMIT, || ![third, supervisor].into_iter().any(is_running));
         assert!(!mount.is_mounted());
     });
 }

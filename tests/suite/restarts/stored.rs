@@ -1,15 +1,17 @@
 //! A service manager that keeps the connection: the mount outlives its supervisor, too.
 
-use super::{LIMIT, can_resume, content, name, parent_of};
+use super::{LIMIT, can_resume, children_of, content, name, parent_of};
 use crate::common::{
-    FFRFS, Need, TempDir, clean_up, container_in, ffrfs, have, is_mount_point, is_running, run,
-    skip_forced, temp_dir, wait_until, write_container,
+    Disk, FFRFS, Need, TempDir, clean_up, container_in, ffrfs, have, is_mount_point, is_running,
+    run, skip_forced, temp_dir, unmount_soon, wait_until, write_container,
 };
+use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -175,7 +177,10 @@ impl Manager {
 
     /// Kills the supervisor, and the worker as well if it is not given the time to leave.
     fn kill_all(&mut self, supervisor: i32, how: Signal) {
-        let worker = self.serving();
+        self.kill_both(supervisor, self.serving(), how);
+    }
+
+    fn kill_both(&mut self, supervisor: i32, worker: i32, how: Signal) {
         assert_eq!(parent_of(worker), supervisor);
         kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
         assert_eq!(self.order("end"), "-9");
@@ -236,6 +241,60 @@ fn a_mount_outlives_its_supervisor_and_the_daemon_where_the_service_manager_keep
         let is_empty = || manager.order("kept").is_empty();
         wait_until("nothing is kept of a mount that has ended", LIMIT, is_empty);
     }
+}
+
+#[test]
+fn a_mount_that_is_kept_goes_on_though_something_else_is_mounted_over_it() {
+    let Some(mut manager) = Manager::new("transport=devfuse") else { return };
+    let content = content();
+    let supervisor = manager.start("");
+    let kept = manager.order("kept");
+    let open = File::open(manager.path("")).unwrap();
+    let worker = manager.serving();
+    let (none, flags) = (None::<&str>, MsFlags::empty());
+    mount(Some("none"), &manager.path(""), Some("tmpfs"), flags, none).unwrap();
+    manager.kill_both(supervisor, worker, Signal::SIGKILL);
+    let supervisor = manager.start("");
+    assert_eq!(manager.order("kept"), kept, "{}", manager.log());
+    unmount_soon(&manager.path(""));
+    for (number, sample) in content.iter().enumerate() {
+        assert!(fs::read(manager.path(&name(number))).unwrap() == *sample);
+    }
+    assert!(fs::read_dir(format!("/proc/self/fd/{}", open.as_raw_fd())).is_ok(), "the same mount");
+    drop(open);
+    kill(Pid::from_raw(supervisor), Signal::SIGTERM).unwrap();
+    assert_eq!(manager.order("end"), "0", "{}", manager.log());
+}
+
+#[test]
+fn a_daemon_whose_supervisor_died_while_it_opened_its_containers_leaves_the_mount_if_asked_to_end()
+{
+    let Some(mut manager) = Manager::new("transport=devfuse") else { return };
+    let disk = Disk::new(&content());
+    let container = manager.directory.path().join("data.ffr");
+    fs::remove_file(&container).unwrap();
+    symlink(disk.container(), &container).unwrap();
+    let supervisor = manager.start("");
+    let mut open = File::open(manager.path(&name(7))).unwrap();
+    disk.slow_down(Duration::from_secs(1));
+    kill(Pid::from_raw(manager.serving()), Signal::SIGKILL).unwrap();
+    wait_until("the next daemon opens its containers", LIMIT, || disk.waiting() > 0);
+    let workers = children_of(supervisor);
+    kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+    assert_eq!(manager.order("end"), "-9");
+    disk.slow_down(Duration::ZERO);
+    let worker = manager.serving();
+    assert!(workers.contains(&worker));
+    kill(Pid::from_raw(worker), Signal::SIGTERM).unwrap();
+    wait_until("it ends", LIMIT, || !is_running(worker));
+    assert!(is_mount_point(&manager.path("")), "{}", manager.log());
+    let supervisor = manager.start("");
+    let mut bytes = Vec::new();
+    open.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == content()[7], "the file that was open all the time");
+    drop(open);
+    kill(Pid::from_raw(supervisor), Signal::SIGTERM).unwrap();
+    assert_eq!(manager.order("end"), "0", "{}", manager.log());
 }
 
 /// As `ExecStopPost=` has it after the end of a service.

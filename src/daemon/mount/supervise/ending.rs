@@ -2,6 +2,7 @@
 
 use super::Supervision;
 use crate::daemon::mount::ours;
+use crate::daemon::mount::running::{Role, Running};
 use crate::daemon::mount::terminal::Died;
 use crate::daemon::sandbox::Unmounter;
 use crate::failure::{Exit, Failure};
@@ -53,6 +54,12 @@ impl Supervision<'_> {
             }
         }
         code
+    }
+
+    /// Whether something else is mounted over a mount that is served: a worker cannot unmount that, and goes on.
+    pub(super) fn serves_covered(&self) -> bool {
+        let serves = |running: &Running| matches!(running.role, Role::Serves) && running.is_ready;
+        self.workers.iter().any(serves) && self.is_covered()
     }
 
     /// Has all requests fail: nobody serves them any more. Gives the exit code.

@@ -50,11 +50,15 @@ impl Outage {
 }
 
 impl Supervision<'_> {
+    /// Whether something else is mounted over the mount.
+    pub(super) fn is_covered(&self) -> bool {
+        let told = self.told.as_ref().filter(|_| self.request.namespace.is_none());
+        told.is_some_and(|told| ours::is_covered(&self.target, &told.made))
+    }
+
     /// Whether something else is mounted over a dead mount that is to be made anew, which waits until that has gone.
     pub(super) fn waits_for_cover(&mut self) -> bool {
-        let is_here = self.request.namespace.is_none();
-        let made = self.told.as_ref().filter(|told| is_here && told.handover.is_none());
-        let is_covered = made.is_some_and(|told| ours::is_covered(&self.target, &told.made));
+        let is_covered = !self.can_resume() && self.is_covered();
         let Some(outage) =
             self.outage.as_mut().filter(|outage| is_covered && !outage.left().is_zero())
         else {

@@ -13,6 +13,9 @@ const DIRECTORY: &str = "FFRFS_TEST_CACHE_WORKER";
 const BLOCKS: u64 = 12;
 /// A file in the cache's directory, made by the first worker that evicts a block.
 const EVICTED: &str = "evicted";
+/// For how long workers are killed at least, and at most where they do not get far.
+const LEAST: Duration = Duration::from_secs(4);
+const MOST: Duration = Duration::from_mins(1);
 
 fn the_object() -> crate::store::remote::Object {
     object("s3://bucket/killed", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 12345)
@@ -73,25 +76,39 @@ fn worker(directory: &TempDir) -> Child {
 #[test]
 fn workers_that_are_killed_leave_no_wrong_byte_and_no_lock() {
     if starts_again() {
-        kill_workers(4);
+        kill_workers(4, |_| true);
     }
 }
 
 #[test]
 fn workers_that_are_killed_while_they_evict_leave_no_wrong_byte_and_no_lock() {
     if starts_again() {
-        let directory = kill_workers(2);
-        assert!(directory.path().join(EVICTED).exists(), "no worker has evicted a block");
+        let has_evicted = |directory: &Path| directory.join(EVICTED).exists();
+        let directory = kill_workers(2, has_evicted);
+        assert!(has_evicted(directory.path()), "no worker has evicted a block");
     }
 }
 
-fn kill_workers(count: usize) -> TempDir {
+fn has_entry(directory: &Path) -> bool {
+    let Ok(Some(contents)) = Contents::open(directory) else { return false };
+    contents.list().is_ok_and(|listed| !listed.is_empty())
+}
+
+/// Kills workers for a while, and for longer if the cache has no entry yet, or what is wanted has
+/// not happened in its directory.
+fn kill_workers(count: usize, has_happened: impl Fn(&Path) -> bool) -> TempDir {
     let directory = place();
     let mut random = Random::new(1);
     let mut workers: Vec<_> = (0..count).map(|_| worker(&directory)).collect();
-    let end = Instant::now() + Duration::from_secs(4);
-    while Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(5 + random.below(60)));
+    let start = Instant::now();
+    let is_over = || {
+        let is_enough = || has_entry(directory.path()) && has_happened(directory.path());
+        start.elapsed() > MOST || (start.elapsed() > LEAST && is_enough())
+    };
+    while !is_over() {
+        // On a busy machine a worker takes long to begin: later it gets more time.
+        let longest_ms = 60 + start.elapsed().saturating_sub(LEAST).as_millis() as u64 / 10;
+        std::thread::sleep(Duration::from_millis(5 + random.below(longest_ms)));
         let killed = random.below(count as u64) as usize;
         workers[killed].kill().unwrap();
         let status = workers[killed].wait().unwrap();
