@@ -18,6 +18,15 @@ fn many() -> Vec<Vec<u8>> {
     (0..MANY).map(|number| noise(number as u64, 1 + number % 40)).collect()
 }
 
+/// How often the thread has waited that looks at the containers.
+fn looks(mount: &Mount) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap().flatten();
+    let mut statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
+    let status = statuses.find(|status| status.starts_with("Name:\tffrfs-watch\n")).unwrap();
+    let waited = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    waited.unwrap().trim().parse().unwrap()
+}
+
 /// Changes the container of a mount in which one sample was read, and looks at what follows.
 fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
     let samples = many();
@@ -27,7 +36,10 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         assert_eq!(known, samples[100]);
         let held = Held::new(&mount.path("000100"));
         // Until a look has shown that what the kernel was told is right.
-        std::thread::sleep(Duration::from_secs(1));
+        let looks = || looks(&mount);
+        let before = looks();
+        fs::metadata(mount.path("000200")).unwrap();
+        wait_until("it has looked", Duration::from_secs(20), || looks() >= before + 2);
         change(&mount.container(), &samples);
         mount.wait_until_change_is_noticed("000002");
         // What the kernel knows, it knows.

@@ -271,3 +271,11 @@ pub(crate) fn parent_of(pid: i32) -> i32 {
     let (_, fields) = stat.rsplit_once(')').unwrap();
     fields.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
+
+/// Whether a process has said what is to happen at Ctrl-C.
+pub(crate) fn catches_sigint(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    caught.is_some_and(|bits| bits & 1 << (libc::SIGINT - 1) != 0)
+}

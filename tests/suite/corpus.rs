@@ -5,6 +5,7 @@
 //! What is decided otherwise than both of them is listed here with the reason, and pinned by a unit test
 //! of the format on an archive of its own.
 
+use crate::common::skip_forced;
 use ffrfs::format::{
     self, Container, Content, Kind, Member, MemorySource, Node, OpenOptions, Result, Secret,
 };
@@ -81,7 +82,7 @@ type Listing = Option<Vec<(Vec<u8>, Seen)>>;
 #[test]
 fn archives_of_the_field_are_read_as_their_tools_read_them() {
     let Some(root) = std::env::var_os("FFRFS_CORPUS") else {
-        eprintln!("skipped: FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
+        skip_forced("FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
         return;
     };
     let root = Path::new(&root);
@@ -119,7 +120,7 @@ fn archives_of_the_field_are_read_as_their_tools_read_them() {
 #[test]
 fn encrypted_archives_of_the_field_are_read_with_their_passwords() {
     let Some(root) = std::env::var_os("FFRFS_CORPUS") else {
-        eprintln!("skipped: FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
+        skip_forced("FFRFS_CORPUS names no directory of archives with a manifest.jsonl");
         return;
     };
     let mut wrong = Vec::new();

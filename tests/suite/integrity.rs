@@ -1,8 +1,8 @@
 //! No wrong byte leaves: a sample is checked before its first byte is given out, or it gives EIO.
 
 use crate::common::{
-    Mount, Need, assert_errno, container_in, drop_cached, flip_byte, for_each_transport, have,
-    noise, offsets, python, temp_dir,
+    Mount, Need, assert_errno, container_in, drop_cached, for_each_transport, have, noise, offsets,
+    python, temp_dir,
 };
 use std::fs::{self, File};
 use std::io;
@@ -36,7 +36,7 @@ fn a_corrupt_sample_returns_eio_also_for_a_part_of_it_that_is_right() {
     for_each_transport(|transport| {
         for (bad, &size) in SIZES.iter().enumerate() {
             let mount = Mount::with_samples(transport, &samples, &[]);
-            flip_byte(&mount.container(), offsets[bad] + size as u64 - 1);
+            mount.flip_byte(offsets[bad] + size as u64 - 1);
             let path = mount.path(format!("{bad:06}"));
             assert_eio(part(&path, size as u64 / 2, 10));
             assert_eio(part(&path, 0, 1));
@@ -57,7 +57,7 @@ fn a_corrupt_sample_is_listed_and_logged_once() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples, &["suffix=.bin"]);
         assert_eq!(mount.bad().len(), 0);
-        flip_byte(&mount.container(), offsets[1] + 3_000);
+        mount.flip_byte(offsets[1] + 3_000);
         for _ in 0..5 {
             assert_eio(mount.read("000001.bin"));
         }
@@ -104,7 +104,7 @@ print(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)[5000])
     let samples = vec![noise(1, 50_000), noise(2, 50_000)];
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples, &[]);
-        flip_byte(&mount.container(), offsets(&samples)[1]);
+        mount.flip_byte(offsets(&samples)[1]);
         let good = python(MAP, &[mount.path("000000")]).ok();
         assert_eq!(good.text().trim(), samples[0][5000].to_string());
         let bad = python(MAP, &[mount.path("000001")]);
@@ -128,7 +128,7 @@ fn verify_always_finds_what_went_wrong_since_the_first_read() {
             drop_cached(&File::open(&path).unwrap());
             assert!(fs::read(&path).unwrap() == *sample, "{number}");
             drop_cached(&File::open(&path).unwrap());
-            flip_byte(&mount.container(), offsets[number] + 1_000);
+            mount.flip_byte(offsets[number] + 1_000);
             assert_eio(part(&path, 0, 2_000));
         }
         assert_eq!(mount.bad().len(), samples.len());
@@ -151,7 +151,7 @@ fn verify_once_checks_the_first_time_only() {
         assert_eq!(stats["samples_verified"], samples.len() as u64);
         let other = Mount::with_samples(transport, &samples, &["verify=once", "cache_size=0"]);
         for (number, offset) in offsets[..samples.len()].iter().enumerate() {
-            flip_byte(&other.container(), offset + 1_000);
+            other.flip_byte(offset + 1_000);
             assert_eio(part(&other.path(format!("{number:06}")), 2_000, 10));
         }
     });
@@ -164,7 +164,7 @@ fn verify_off_gives_the_bytes_as_they_are() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples, &["verify=off"]);
         for (number, sample) in samples.iter().enumerate() {
-            flip_byte(&mount.container(), offsets[number] + 1_000);
+            mount.flip_byte(offsets[number] + 1_000);
             let mut expected = sample.clone();
             expected[1_000] ^= 0x55;
             assert!(mount.read(format!("{number:06}")).unwrap() == expected, "{number}");
@@ -207,7 +207,7 @@ fn a_large_sample_that_goes_wrong_after_its_first_read_gives_eio() {
         let mount = Mount::with_samples(transport, &[&sample], &["cache_size=1M"]);
         let path = mount.path("000000");
         assert!(part(&path, 0, 100).unwrap() == sample[..100]);
-        flip_byte(&mount.container(), offsets(&[&sample])[0] + (20 << 20));
+        mount.flip_byte(offsets(&[&sample])[0] + (20 << 20));
         // Away from the damage all is well, until that has been seen.
         assert!(part(&path, 30 << 20, 100).unwrap() == sample[30 << 20..][..100]);
         assert_eio(part(&path, (20 << 20) - 50, 100));
@@ -270,7 +270,7 @@ fn many_readers_of_one_corrupt_sample_all_get_eio() {
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples, &[]);
         for (number, sample) in samples.iter().enumerate() {
-            flip_byte(&mount.container(), offsets(&samples)[number] + 77);
+            mount.flip_byte(offsets(&samples)[number] + 77);
             std::thread::scope(|scope| {
                 for reader in 0..16 {
                     let path = mount.path(format!("{number:06}"));

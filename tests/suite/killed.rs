@@ -36,14 +36,20 @@ fn cat(path: &Path) -> Child {
     Command::new("cat").arg(path).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// How long a reader stays after it is killed.
-fn stays(mut reader: Child, signal: Signal) -> Duration {
+/// How long a reader of this file stays after it is killed.
+fn stays(mut reader: Child, path: &Path, signal: Signal) -> Duration {
+    wait_until("it has opened the file", LIMIT, || has_open(&reader, path));
     std::thread::sleep(Duration::from_millis(200));
     assert!(reader.try_wait().unwrap().is_none(), "it waits for the source");
     let killed = Instant::now();
     kill(Pid::from_raw(reader.id().cast_signed()), signal).unwrap();
     wait_until("the reader is gone", LIMIT, || reader.try_wait().unwrap().is_some());
     killed.elapsed()
+}
+
+fn has_open(process: &Child, path: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{}/fd", process.id())).into_iter().flatten().flatten();
+    open.into_iter().any(|it| fs::read_link(it.path()).is_ok_and(|file| file == path))
 }
 
 #[test]
@@ -54,16 +60,18 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
         assert!(mount.read("000000").unwrap() == content()[0]);
         source.stop();
         let turns = [
-            (dd as fn(&Path) -> Child, Signal::SIGKILL, [3, 7, 11]),
-            (dd, Signal::SIGTERM, [14, 18, 22]),
-            (cat, Signal::SIGKILL, [25, 29, 33]),
+            (dd as fn(&Path) -> Child, Signal::SIGKILL, 3..14),
+            (dd, Signal::SIGTERM, 14..27),
+            (cat, Signal::SIGKILL, 27..COUNT),
         ];
         for (start, signal, samples) in turns {
-            let times =
-                samples.map(|sample| stays(start(&mount.path(format!("{sample:06}"))), signal));
-            // Others may use the CPUs: the best of some.
-            let best = times.iter().min().unwrap();
-            assert!(*best < Duration::from_millis(100), "{transport:?}, {signal:?}: {times:?}");
+            // Others may use the CPUs: one in some is enough.
+            let mut times = samples.map(|sample| {
+                let path = mount.path(format!("{sample:06}"));
+                stays(start(&path), &path, signal)
+            });
+            let is_short = |time: Duration| time < Duration::from_millis(100);
+            assert!(times.any(is_short), "{transport:?}, {signal:?}: each has stayed longer");
             let asked = Instant::now();
             for number in 0..COUNT {
                 let metadata = fs::metadata(mount.path(format!("{number:06}"))).unwrap();

@@ -1,8 +1,8 @@
 //! `metrics=`: scraped as Prometheus does, by a parser that is not ours.
 
 use crate::common::{
-    FFRFS, Mount, Need, Outcome, Transport, container_in, fixture, flip_byte, for_each_transport,
-    have, is_mount_point, noise, offsets, python, run, temp_dir, unmount_soon, wait_until,
+    FFRFS, Mount, Need, Outcome, Transport, container_in, fixture, for_each_transport, have,
+    is_mount_point, noise, offsets, python, run, temp_dir, unmount_soon, wait_until,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -135,7 +135,7 @@ fn a_bad_sample_is_counted() {
         let place = socket.path().join("m \"x\"\\");
         let option = format!("metrics=unix:{}", place.display());
         let mount = Mount::with_samples(transport, &samples, &["fsname=a\"b\\c", &option]);
-        flip_byte(&mount.container(), offsets(&samples)[1] + 7);
+        mount.flip_byte(offsets(&samples)[1] + 7);
         mount.read("000001").unwrap_err();
         let values = scrape(place.to_str().unwrap());
         assert_eq!(values["ffrfs_bad_samples"], 1.0);

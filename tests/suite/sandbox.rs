@@ -185,13 +185,21 @@ fn strict_serves_where_all_holds() {
     }
     for_each_transport(|transport| {
         let content = samples(30, 5000);
-        let mount = Mount::with_samples(transport, &content, &["sandbox=strict"]);
+        // Tried at the start and at the end of each reload, and told of in the log.
+        let attempt = ("open=/etc/passwd".to_owned(), "Permission denied");
+        let options = ["sandbox=strict"];
+        let mount = Mount::attempt_with_samples(transport, &content, &options, |mut command| {
+            command.env(ESCAPE, &attempt.0);
+            command
+        });
+        let mount = mount.unwrap();
         for name in mount.list("").iter().filter(|name| !name.starts_with('.')) {
             let number: usize = name.parse().unwrap();
             assert!(mount.read(name).unwrap() == content[number]);
         }
         assert_eq!(ffrfs(&["warmup".as_ref(), mount.point()]).code, 0);
         kill(Pid::from_raw(mount.pid()), Signal::SIGHUP).unwrap();
+        assert_refused(&mount, &[attempt], 2);
         assert!(mount.is_served());
         kill(Pid::from_raw(mount.pid()), Signal::SIGTERM).unwrap();
         mount.wait_for_end();

@@ -1,8 +1,8 @@
 //! Settings that are changed while the dataset is mounted: `ffrfs set` and `.ffrfs/settings`.
 
 use crate::common::{
-    Mount, Outcome, Transport, assert_errno, ffrfs, flip_byte, for_each_transport, noise, offsets,
-    run, wait_until,
+    Mount, Outcome, Transport, assert_errno, ffrfs, for_each_transport, noise, offsets, run,
+    wait_until,
 };
 use crate::user::{Sandbox, have_sandbox};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ fn samples_are_checked_as_is_said_last() {
         let mount = mount(transport, &[]);
         let (expected, places) = (samples(), offsets(&samples()[..8]));
         set(&mount, &["verify=off"]).ok();
-        (1..4).for_each(|sample| flip_byte(&mount.container(), places[sample] + 5));
+        (1..4).for_each(|sample| mount.flip_byte(places[sample] + 5));
         assert_ne!(mount.read("000001").expect("unchecked"), expected[1]);
         set(&mount, &["verify=once"]).ok();
         assert_errno(mount.read("000002"), libc::EIO);

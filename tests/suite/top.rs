@@ -1,8 +1,8 @@
 //! `ffrfs top` on a real terminal, that of a tmux of the test's own.
 
 use crate::common::{
-    FFRFS, Mount, Need, TempDir, Transport, ffrfs, flip_byte, for_each_transport, have, is_running,
-    offsets, run, samples, temp_dir, unmount_soon, wait_until,
+    FFRFS, Mount, Need, TempDir, Transport, ffrfs, for_each_transport, have, is_running, offsets,
+    run, samples, temp_dir, unmount_soon, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -101,7 +101,7 @@ fn a_terminal_of_80_by_24_shows_what_a_mount_does() {
         let Some(screen) = Screen::new(80, 24) else { return };
         let contents = samples(200, 40_000);
         let mount = Mount::with_samples(transport, &contents, &[]);
-        flip_byte(&mount.container(), offsets(&contents)[150] + 1);
+        mount.flip_byte(offsets(&contents)[150] + 1);
         screen.start(&top(&[mount.point()], ""));
         let text = screen.wait_for("bad         none");
         assert!(text.contains(" 200 samples") && text.contains("q quit"), "{text}");

@@ -1,8 +1,8 @@
 //! `.ffrfs/trace` and `ffrfs trace`: every request with where its time went, and only while somebody looks.
 
 use crate::common::{
-    Disk, FFRFS, Mount, Need, Transport, assert_errno, drop_cached, ffrfs, flip_byte,
-    for_each_transport, have, noise, offsets, run, samples, wait_until,
+    Disk, FFRFS, Mount, Need, Transport, assert_errno, drop_cached, ffrfs, for_each_transport,
+    have, noise, offsets, run, samples, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -75,14 +75,14 @@ fn readers(mount: &Mount) -> u64 {
 }
 
 /// `ffrfs trace` in the background, and what it has printed.
-struct Tracer {
+pub(crate) struct Tracer {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Tracer {
     /// Begins to trace; returns when it does.
-    fn new(mount: &Mount, args: &[&str]) -> Self {
+    pub(crate) fn new(mount: &Mount, args: &[&str]) -> Self {
         let others = readers(mount);
         let mut command = Command::new(FFRFS);
         command.arg("trace").arg(mount.point()).args(args);
@@ -109,7 +109,7 @@ impl Tracer {
     }
 
     /// As Ctrl-C does; the exit code.
-    fn interrupt(&mut self) -> i32 {
+    pub(crate) fn interrupt(&mut self) -> i32 {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).unwrap();
         self.wait()
     }
@@ -173,7 +173,7 @@ fn names_directories_and_failures_are_traced_by_path() {
     for_each_transport(|transport| {
         let contents = samples(30, 2_000);
         let mount = Mount::with_samples(transport, &contents, &["fanout=10"]);
-        flip_byte(&mount.container(), offsets(&contents)[25] + 1);
+        mount.flip_byte(offsets(&contents)[25] + 1);
         page(&mount);
         assert_errno(mount.read("002/000025"), libc::EIO);
         assert_errno(mount.read("002/none"), libc::ENOENT);
@@ -279,7 +279,7 @@ fn the_access_log_shows_what_is_wanted_and_ends_with_ctrl_c() {
     for_each_transport(|transport| {
         let contents = samples(30, 2_000);
         let mount = Mount::with_samples(transport, &contents, &[]);
-        flip_byte(&mount.container(), offsets(&contents)[18] + 1);
+        mount.flip_byte(offsets(&contents)[18] + 1);
         let mut all = Tracer::new(&mount, &[]);
         let args = ["--op", "read,getattr", "--path", "*8", "--json"];
         let mut some = Tracer::new(&mount, &args);
@@ -432,8 +432,17 @@ fn a_mount_that_goes_away_ends_a_trace_that_is_whole() {
         let file = directory.path().join("trace.json");
         let mut tracer = Tracer::new(&mount, &["--chrome", file.to_str().unwrap()]);
         mount.read("000003").unwrap();
-        // The tracer has had a look meanwhile.
-        std::thread::sleep(Duration::from_millis(500));
+        let has_seen = || {
+            let mut files = fs::read_dir(directory.path()).unwrap().flatten();
+            files.any(|file| fs::read_to_string(file.path()).is_ok_and(|t| t.contains("000003")))
+        };
+        let mut number = 0;
+        wait_until("the tracer has seen it", PATIENCE, || {
+            // It writes once it has seen some kilobytes.
+            number += 1;
+            let _ = fs::metadata(mount.path(format!("none {number}")));
+            has_seen()
+        });
         mount.unmount();
         assert_eq!(tracer.wait(), 5);
         assert!(records(&file).iter().any(|(record, _)| record["args"]["path"] == "000003"));

@@ -209,11 +209,16 @@ fn a_daemon_that_ends_leaves_the_next_mount_of_its_user_alone() {
             "cat >again <<'END'
                  ./ffrfs mount data.ffr mnt -o {options} || exit 1
                  exec 3<mnt/000000
+                 first=$(sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' mnt/.ffrfs/info.json)
+                 supervisor=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$first/stat)
+                 lives() {{ grep -qs ') [^ZX] ' /proc/$first/stat /proc/$supervisor/stat; }}
+                 lives || exit 6
                  ./ffrfs umount -z mnt || exit 2
                  ./ffrfs mount data.ffr mnt -o {options} 3<&- || exit 3
                  # Now the first daemon has nothing left to serve.
                  exec 3<&-
-                 sleep 0.5
+                 for turn in $(seq 1500); do lives || break; sleep 0.02; done
+                 lives && exit 7
                  cat mnt/000001 | cmp - expected || exit 4
                  ./ffrfs umount -z mnt || exit 5
 END

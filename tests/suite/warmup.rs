@@ -2,7 +2,7 @@
 
 use crate::common::{
     Disk, FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport,
-    have, run, samples, temp_dir, undisturbed, wait_until,
+    have, is_running, run, samples, temp_dir, undisturbed, wait_until,
 };
 use crate::restarts::{LIMIT, next_after};
 use nix::sys::signal::{Signal, kill};
@@ -191,8 +191,9 @@ fn ctrl_c_ends_the_waiting_unless_it_is_over_already() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
+        let pid = child.id() as i32;
+        wait_until("it has begun", LIMIT, || announced(&mount) > 0 || !is_running(pid));
+        let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         let code = child.wait().unwrap().code();
         assert!(matches!(code, Some(0 | 130)), "{code:?}");
         assert!(announced(&mount) > 0);

@@ -1,7 +1,8 @@
 //! Mounts that go away by themselves.
 
 use super::{
-    FFRFS, Outcome, TempDir, Transport, container_in, is_running, run, temp_dir, wait_until,
+    FFRFS, Outcome, TempDir, Transport, container_in, flip_byte, is_running, run, temp_dir,
+    wait_until,
 };
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
@@ -252,6 +253,20 @@ impl Mount {
         is_running(self.pid)
     }
 
+    /// As [`flip_byte`], in [`Mount::container`]. The daemon, which looks at it from time to time, cannot see the
+    /// modification time that it has meanwhile.
+    #[track_caller]
+    pub(crate) fn flip_byte(&self, offset: u64) {
+        self.flip_byte_in(&self.container(), offset);
+    }
+
+    /// As [`Mount::flip_byte`], in another container of this mount.
+    #[track_caller]
+    pub(crate) fn flip_byte_in(&self, container: &Path, offset: u64) {
+        let _stopped = Stopped::new(self);
+        flip_byte(container, offset);
+    }
+
     /// Unmounts, and waits for the daemon to end by itself.
     #[track_caller]
     pub(crate) fn unmount(self) {
@@ -337,7 +352,7 @@ pub(crate) fn clean_up(point: &Path, pid: i32) {
     while is_mount_point(point) && unmount(point, true).is_ok() {}
     let start = Instant::now();
     while pid > 0 && is_running(pid) {
-        if start.elapsed() > Duration::from_secs(2) {
+        if start.elapsed() > Duration::from_secs(20) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(2));

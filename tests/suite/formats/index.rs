@@ -3,8 +3,8 @@
 use super::write::{self, tar, through};
 use super::{file_in, tree};
 use crate::common::{
-    Disk, FFRFS, Mount, Need, Outcome, TempDir, Transport, flip_byte, for_each_transport, have,
-    noise, run, temp_dir, unmount, wait_until,
+    Disk, FFRFS, Mount, Need, Outcome, TempDir, Transport, catches_sigint, flip_byte,
+    for_each_transport, have, noise, run, temp_dir, unmount, wait_until,
 };
 use nix::mount::MsFlags;
 use nix::sys::signal::{Signal, kill};
@@ -408,13 +408,6 @@ fn index_that_can_write_no_index_ends_with_exit_code_6() {
             assert!(!outcome.stderr.contains(none), "{}", outcome.stderr);
         }
     }
-}
-
-fn catches_sigint(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    caught.is_some_and(|bits| bits & 1 << (Signal::SIGINT as u32 - 1) != 0)
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
         let mount = unsupervised(transport);
         let path = mount.path("000001");
         let file = File::open(&path).unwrap();
-        send(&mount, Signal::SIGSTOP);
+        let _stopped = Stopped::new(&mount);
         let reader = std::thread::spawn(move || file.read_at(&mut [0; 100], 0));
         std::thread::sleep(Duration::from_millis(50));
         assert!(!reader.is_finished());

@@ -72,7 +72,7 @@ fn a_warmup_fills_the_cache_with_whole_ranges_and_reads_nothing_back() {
     for_each_transport(|transport| {
         let samples = even_samples(300, 110_000);
         let remote = Remote::with_samples(&samples);
-        let mount = remote.data(transport, &[]);
+        let mount = remote.data(transport, &["hedge=no"]);
         remote.store.forget_requests();
         let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point())).ok();
         assert!(outcome.stderr.contains("300 samples warmed up"), "{}", outcome.stderr);

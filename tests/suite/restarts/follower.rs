@@ -88,13 +88,14 @@ fn a_program_that_hangs_before_it_serves_is_ended_and_the_one_before_serves() {
         return;
     }
     let samples = content();
-    let hanging = Hanging::new(&samples, "2");
+    // Enough for the real program, too.
+    let hanging = Hanging::new(&samples, "10");
     let (mount, first) = (&hanging.mount, hanging.mount.pid());
     let refused = upgrade(mount);
     let says = ["has not begun to serve in time", "the one before serves on"];
     assert!(refused.code == 5, "{refused:?}");
     assert!(says.iter().all(|text| refused.stderr.contains(text)), "{refused:?}");
-    assert!(mount.log().contains("it has not served for 2 s"), "{}", mount.log());
+    assert!(mount.log().contains("it has not served for 10 s"), "{}", mount.log());
     assert_eq!((serving(mount), children_of(hanging.supervisor)), (first, vec![first]));
     hanging.installed.replace_by(FFRFS.as_ref());
     upgrade(mount).ok();

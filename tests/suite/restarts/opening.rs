@@ -37,12 +37,12 @@ fn read_later(mount: &Mount) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
 #[test]
 fn a_mount_whose_daemons_all_hang_while_they_open_is_given_up_and_nobody_waits() {
     for_each_transport(|transport| {
-        let (source, mount, supervisor) = unserved(transport, "2");
+        let (source, mount, supervisor) = unserved(transport, "5");
         let reader = read_later(&mount);
         wait_until("it is given up", LIMIT, || mount.log().contains("is given up"));
         let log = mount.log();
         assert_eq!(log.matches("too long to open its containers").count(), 2, "{log}");
-        assert!(log.contains("no process has served it for 4 s"), "{log}");
+        assert!(log.contains("no process has served it for 10 s"), "{log}");
         assert!(reader.join().unwrap().is_err());
         wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         assert!(mount.read(name(4)).is_err());

@@ -3,7 +3,7 @@
 use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
     FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, in_own_namespace,
-    is_mount_point, is_running, mount_command, run, temp_dir, unmount, wait_until,
+    is_mount_point, is_running, mount_command, run, temp_dir, unmount, unmount_soon, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -373,9 +373,14 @@ fn a_mount_point_that_the_mount_has_made_is_removed_once() {
     command.args(["mount", "data.ffr", "-o", "restarts=5", "--log-file"]).arg(&log);
     run(command.current_dir(directory.path())).ok();
     assert!(fs::read(point.join(name(3))).is_ok());
+    let info: serde_json::Value =
+        serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
+    let supervisor = parent_of(info["pid"].as_i64().unwrap() as i32);
     run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
     wait_until("it is removed", LIMIT, || !point.exists());
     wait_until("it is said", LIMIT, || fs::read_to_string(&log).unwrap().contains("unmounted"));
+    // By then it would have tried to remove it once more.
+    wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
     let said = fs::read_to_string(&log).unwrap();
     assert!(!said.contains("not removed"), "{said}");
 }
@@ -387,7 +392,7 @@ fn a_supervisor_that_is_stopped_keeps_nobody_from_unmounting() {
         let (worker, supervisor) = (mount.pid(), parent_of(mount.pid()));
         send(supervisor, Signal::SIGSTOP);
         assert!(mount.read(name(2)).unwrap() == content()[2]);
-        unmount(mount.point(), false).unwrap();
+        unmount_soon(mount.point());
         assert!(!mount.is_mounted());
         wait_until("the worker ends", LIMIT, || !is_running(worker));
         send(supervisor, Signal::SIGCONT);

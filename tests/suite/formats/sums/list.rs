@@ -3,8 +3,10 @@
 use super::super::paths;
 use super::super::write::{deflated, stored, text, zip, zip_with_places};
 use super::*;
+use crate::common::{catches_sigint, is_running, wait_until};
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
 /// Containers of every kind, with names as bad as names can be.
 fn containers(directory: &TempDir) -> Vec<PathBuf> {
@@ -206,7 +208,9 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
     command.args(["sum", "-j1", "-o"]).arg(&list).arg(&large).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let listens = || catches_sigint(child.id()) || !is_running(pid.as_raw());
+    wait_until("it listens", Duration::from_secs(60), listens);
+    std::thread::sleep(Duration::from_millis(100));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let outcome = Outcome::from(child.wait_with_output().unwrap());
     // On a machine so fast that it was done, the list is whole.
