@@ -1,31 +1,64 @@
 //! Ctrl-C during long work: noticed between two steps, so that nothing is left half done.
 //!
-//! Used by the rooms above [`crate::vfs`]; imports only [`crate::failure`], beside which it stands.
+//! Used by the rooms above [`crate::vfs`]; imports only [`crate::failure`], beside which it stands, and `io`.
 
 use crate::failure::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::io::process::procfs;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 /// Whether the user wants the work to end.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
+/// Once: each further handler would make the next one dearer.
+static LISTENS: OnceLock<Interrupt> = OnceLock::new();
+/// Those of [`LISTENS`].
+static HANDLERS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
+
 impl Interrupt {
-    /// Begins to listen to SIGINT and SIGTERM; a second one ends the process at once.
+    /// Begins to listen to SIGINT, SIGTERM and SIGHUP, unless that is ignored (nohup); a second one ends the process at once.
     pub(crate) fn listen() -> Self {
-        // Once: each further handler would make the next one dearer.
-        static LISTENS: OnceLock<Interrupt> = OnceLock::new();
-        let listen = || {
-            let flag = Arc::new(AtomicBool::new(false));
-            for signal in [SIGINT, SIGTERM] {
-                // In this order: the first signal finds the flag unset.
-                let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
-                let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+        static HANGUP: Once = Once::new();
+        let this = Self::while_opening();
+        HANGUP.call_once(|| {
+            if !procfs::ignores(SIGHUP) {
+                this.listen_to(SIGHUP);
             }
-            Self(flag)
+        });
+        this
+    }
+
+    /// As [`Interrupt::listen`], without SIGHUP: a mount takes that for something else.
+    pub(crate) fn while_opening() -> Self {
+        let listen = || {
+            let this = Self::default();
+            [SIGINT, SIGTERM].into_iter().for_each(|signal| this.listen_to(signal));
+            this
         };
         LISTENS.get_or_init(listen).clone()
+    }
+
+    fn listen_to(&self, signal: i32) {
+        // In this order: the first signal finds the flag unset.
+        let ends = signal_hook::flag::register_conditional_default(signal, Arc::clone(&self.0));
+        let notes = signal_hook::flag::register(signal, Arc::clone(&self.0));
+        let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.extend([ends, notes].into_iter().flatten());
+    }
+
+    /// Ends the listening of this process: others, who listen already, take the signals from now on.
+    ///
+    /// # Errors
+    /// A signal has come before.
+    pub(crate) fn leave_to_others() -> Result<(), Failure> {
+        let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        for handler in handlers.drain(..) {
+            signal_hook::low_level::unregister(handler);
+        }
+        LISTENS.get().map_or(Ok(()), Self::check)
     }
 
     pub(crate) fn requested(&self) -> bool {

@@ -58,8 +58,12 @@ impl LogFile {
 
     /// Moves a file away that is too large, unless another process has done that.
     fn rotate(&self, file: &mut File) -> io::Result<()> {
-        // Of several processes one moves it.
-        file.lock()?;
+        // Of several processes one moves it. The others are not kept waiting, and `file` is no lock of this process alone: that of
+        // its supervisor is the same.
+        let lock = append_to(&self.path, 0o600)?;
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
         let (open, named) = (file.metadata()?, fs::metadata(&self.path));
         if named.is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())) {
             let mut old = self.path.clone().into_os_string();
@@ -67,14 +71,10 @@ impl LogFile {
             if let Err(error) = fs::rename(&self.path, old) {
                 // A full disk is worse than lost messages.
                 file.set_len(0)?;
-                file.unlock()?;
                 return Err(error);
             }
         }
-        let new = append_to(&self.path, 0o600);
-        // Closing does not do that: other processes of this mount have the same lock, until they rotate it, too.
-        file.unlock()?;
-        *file = new?;
+        *file = append_to(&self.path, 0o600)?;
         heap::say_the_end_in(file)
     }
 }

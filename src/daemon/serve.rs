@@ -19,7 +19,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A second signal within this time counts as the first.
-const SAME_SIGNAL: Duration = Duration::from_millis(100);
+pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(100);
+/// In this time one request may come in two ways: to all processes of a mount, of which the supervisor passes it on. If the mount
+/// could not be unmounted, another request after this time is the first one again.
+pub(super) const PASSING_ON: Duration = Duration::from_secs(10);
 
 /// The signals of a daemon, with who has sent them.
 pub(crate) type Signals = SignalsInfo<WithOrigin>;
@@ -42,9 +45,9 @@ pub(crate) struct Service {
     pub(crate) end: fn(Exit) -> !,
     /// Another process has made the mount: a failure leaves it as it is.
     pub(crate) is_resumed: bool,
-    /// Its number as a process, if a supervisor watches this one.
+    /// The process that has started this one as its supervisor; it may have died since.
     pub(crate) supervisor: Option<Pid>,
-    /// The service manager keeps the connection when the supervisor dies.
+    /// The service manager keeps the connection, if it can be handed over, when the supervisor dies.
     pub(crate) is_kept: bool,
 }
 
@@ -141,23 +144,40 @@ struct Listener {
     end: fn(Exit) -> !,
     leaver: Leaver,
     supervisor: Option<Pid>,
+    /// The service manager keeps the connection, which can be handed over.
     is_kept: bool,
+}
+
+/// What an attempt to unmount has brought.
+#[derive(Clone, Copy)]
+enum Attempt {
+    /// Nobody uses the mount any more.
+    Unmounted,
+    /// It is detached, perhaps by somebody else, and in use still.
+    Detached,
+    Failed,
 }
 
 /// How often a daemon was asked to end. Who sends a signal to all processes of a mount asks once, and it comes twice: the
 /// supervisor passes it on, on a busy host much later.
 #[derive(Default)]
 struct Asked {
+    last: Option<Instant>,
     directly: u32,
     by_supervisor: u32,
 }
 
 impl Asked {
-    /// Whether the signal that has come now is one more request.
-    fn once_more(&mut self, by_supervisor: bool) -> bool {
+    /// Whether the signal that has come `now` is one more request.
+    fn once_more(&mut self, by_supervisor: bool, now: Instant) -> bool {
+        if self.last.is_none_or(|last| now.duration_since(last) > PASSING_ON) {
+            *self = Self::default();
+        }
         let before = self.directly.max(self.by_supervisor);
         *if by_supervisor { &mut self.by_supervisor } else { &mut self.directly } += 1;
-        self.directly.max(self.by_supervisor) > before
+        let is_more = self.directly.max(self.by_supervisor) > before;
+        self.last = if is_more { Some(now) } else { self.last };
+        is_more
     }
 }
 
@@ -168,38 +188,45 @@ impl Listener {
         Ok(())
     }
 
-    /// The first signal unmounts, lazily where files are open; a second one ends the process, after another attempt if the first
-    /// one did not unmount.
     fn listen(self, mut signals: Signals) {
-        // Since when, and how it is to end at once if another signal asks for that.
-        let mut leaving: Option<(Instant, Exit)> = None;
-        let mut asked = Asked::default();
+        let (mut attempt, mut asked) = (None, Asked::default());
         for origin in &mut signals {
             match origin.signal {
                 SIGHUP => self.reloads.begin(),
                 // Only a supervised process is asked for this signal.
                 SIGUSR2 => self.leaver.leave(),
-                _ if !asked.once_more(self.is_supervisor(&origin)) => {}
-                _ => match leaving {
-                    Some((since, _)) if since.elapsed() < SAME_SIGNAL => {}
-                    Some((_, Exit::Ok)) => (self.end)(Exit::Ok),
-                    // What covered the mount may have gone.
-                    Some(_) => match self.unmount() {
-                        Exit::Ok => leaving = Some((Instant::now(), Exit::Ok)),
-                        exit => (self.end)(exit),
-                    },
-                    // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the
-                    // connection.
-                    None if self.is_kept && self.supervisor.is_some_and(|pid| pid != getppid()) => {
-                        self.leaver.leave();
+                _ => {
+                    if asked.once_more(self.is_supervisor(&origin), Instant::now()) {
+                        attempt = self.asked_to_end(attempt);
                     }
-                    None => {
-                        notify::stopping(&format!("unmounting {}", self.target));
-                        let exit = self.unmount();
-                        // From here on: unmounting may have taken long, and the same signal waits.
-                        leaving = Some((Instant::now(), exit));
-                    }
-                },
+                }
+            }
+        }
+    }
+
+    /// The first request unmounts, lazily where files are open; a second one ends the process, after another attempt if the first
+    /// one has failed. Takes and gives the last attempt, and when that ended: it may have taken long, and the same signal waits.
+    fn asked_to_end(&self, last: Option<(Instant, Attempt)>) -> Option<(Instant, Attempt)> {
+        match last {
+            Some((ended, _)) if ended.elapsed() < SAME_SIGNAL => last,
+            Some((_, Attempt::Unmounted)) => (self.end)(Exit::Ok),
+            Some((_, Attempt::Detached)) => (self.end)(Exit::Mount),
+            // What covered the mount may have gone.
+            Some((ended, Attempt::Failed)) if ended.elapsed() < PASSING_ON => {
+                match self.unmount() {
+                    Attempt::Failed => (self.end)(Exit::Mount),
+                    attempt => Some((Instant::now(), attempt)),
+                }
+            }
+            // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the connection.
+            _ if self.is_kept && self.supervisor.is_some_and(|pid| pid != getppid()) => {
+                self.leaver.leave();
+                last
+            }
+            _ => {
+                notify::stopping(&format!("unmounting {}", self.target));
+                let attempt = self.unmount();
+                Some((Instant::now(), attempt))
             }
         }
     }
@@ -209,13 +236,12 @@ impl Listener {
         sender.is_some() && sender == self.supervisor
     }
 
-    /// Unmounts. Gives how this process ends if it is to end at once: badly, unless nobody uses the mount any more.
-    fn unmount(&self) -> Exit {
+    fn unmount(&self) -> Attempt {
         // Only the program that made the mount can unmount it; until then it is dead.
         let Some(directory) = self.target.directory() else { (self.end)(Exit::Ok) };
         match unmount(directory, &self.made, self.unmounter.as_deref()) {
-            Ok(true) => Exit::Ok,
-            Ok(false) => Exit::Mount,
+            Ok(true) => Attempt::Unmounted,
+            Ok(false) => Attempt::Detached,
             Err(error) => {
                 // Its supervisor unmounts what is left of the mount of a process that has ended so.
                 if self.supervisor.is_some() && is_without_unmounter(&error) {
@@ -223,7 +249,7 @@ impl Listener {
                     (self.end)(Exit::Mount);
                 }
                 tracing::error!("{}: cannot unmount: {error}", self.target);
-                Exit::Mount
+                Attempt::Failed
             }
         }
     }
@@ -264,5 +290,35 @@ fn detach(target: &Path, made: &Made, unmounter: Option<&Unmounter>, lazy: bool)
         Some(unmounter) => unmounter.unmount(made, lazy),
         None if made.is_on(&made.device) => mounts::unmount(target, lazy),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIRECTLY: bool = false;
+    const BY_SUPERVISOR: bool = true;
+
+    /// Which of these signals, each some seconds after the first one, are requests of their own.
+    fn requests(signals: &[(bool, u64)]) -> Vec<bool> {
+        let (mut asked, start) = (Asked::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        signals.iter().map(|(by, seconds)| asked.once_more(*by, at(*seconds))).collect()
+    }
+
+    #[test]
+    fn a_signal_that_comes_in_both_ways_is_one_request_and_each_other_one_counts() {
+        let twice = [(DIRECTLY, 0), (BY_SUPERVISOR, 3), (DIRECTLY, 4), (BY_SUPERVISOR, 5)];
+        assert_eq!(requests(&twice), [true, false, true, false]);
+        let one_way = [(BY_SUPERVISOR, 0), (BY_SUPERVISOR, 1), (BY_SUPERVISOR, 2)];
+        assert_eq!(requests(&one_way), [true; 3]);
+    }
+
+    #[test]
+    fn a_request_in_the_other_way_much_later_is_another_one() {
+        for (first, second) in [(DIRECTLY, BY_SUPERVISOR), (BY_SUPERVISOR, DIRECTLY)] {
+            assert_eq!(requests(&[(first, 0), (second, 11), (first, 12)]), [true, true, false]);
+        }
     }
 }

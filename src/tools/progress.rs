@@ -60,7 +60,7 @@ impl Terminal {
 
 impl Watch for Terminal {
     fn begin(&self, work: Work, amount: u64) {
-        self.interrupt.get_or_init(Interrupt::listen);
+        self.interrupt.get_or_init(Interrupt::while_opening);
         *self.bar() = match work {
             Work::Index => bar(amount, "indexing {bar:30} {bytes}/{total_bytes}, {eta} left"),
             Work::Decode => bar(amount, "decoding {bar:30} {bytes}/{total_bytes}, {eta} left"),

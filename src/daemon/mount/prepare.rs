@@ -17,6 +17,7 @@ use crate::daemon::settings::Runtime;
 use crate::dataset::{self, KeptCheckpoints, Opened};
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
+use crate::interrupt::Interrupt;
 use crate::io::mount::mount_id::Made;
 use crate::io::mount::{fuse_connection, mounts};
 use crate::io::process::procfs;
@@ -64,6 +65,8 @@ pub(super) fn prepare(
     let vfs = vfs(request, opened, catalog, &shown);
     // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = signals(settings)?;
+    // Else a second one, which the supervisor passes on, would end this process at once.
+    Interrupt::leave_to_others()?;
     let mut options = settings.mount(request.name(), has_objects);
     let bind = |address| Metrics::bind(address, resumed.metrics);
     let metrics = settings.metrics.as_ref().map(bind).transpose()?;

@@ -29,8 +29,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Makes the mount. In the foreground also serves it until its end; else returns when a daemon serves it, which itself ends
-/// here.
+/// Makes the mount. In the foreground also serves it until its end; else the caller returns once a daemon serves it, and the daemon
+/// does not: it exits at the end of the mount.
 ///
 /// Gives the exit code: not 0 if the daemon failed, which has then printed the reason.
 ///
@@ -153,7 +153,7 @@ fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
     Ok(Some(copy))
 }
 
-/// Starts a daemon, and says whether it serves. The daemon ends here, at the end of the mount; it returns if it failed.
+/// Starts a daemon, and says whether it serves. The daemon exits at the end of the mount; it returns if it failed.
 fn in_background(
     request: &mut MountRequest,
     target: Target,

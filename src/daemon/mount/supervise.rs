@@ -69,6 +69,8 @@ struct Supervision<'a> {
     start_at: Option<Instant>,
     /// A signal to unmount has come.
     is_leaving: bool,
+    /// When one came that could not unmount.
+    covered_at: Option<Instant>,
     /// A SIGHUP waits for a worker to be ready.
     has_hangup: bool,
     /// Another upgrade is to begin once the one under way has ended.
@@ -113,6 +115,7 @@ pub(super) fn supervise(
         programs: Programs::new(),
         start_at: Some(Instant::now()),
         is_leaving: false,
+        covered_at: None,
         has_hangup: false,
         is_upgrade_due: false,
         upgrades: 0,
@@ -246,7 +249,7 @@ impl Supervision<'_> {
                 }
             }
             _ => {
-                self.is_leaving |= !self.serves_covered();
+                self.is_leaving |= !self.stays_covered();
                 let leaves = |running: &&Running| matches!(running.role, Role::Leaves);
                 let mut others = self.workers.iter().filter(|running| !leaves(running)).peekable();
                 if others.peek().is_none() {
@@ -305,7 +308,7 @@ impl Supervision<'_> {
         if !leaves && !is_first {
             self.resend();
         }
-        (self.start_at, self.outage) = (None, None);
+        (self.start_at, self.outage, self.covered_at) = (None, None, None);
         if let Role::Follows(program) = before {
             self.has_followed(program, pid);
         }

@@ -11,7 +11,6 @@ use crate::io::process;
 use crate::io::process::workers::{Messages, has_nobody};
 use crate::store::remote::StoreError;
 use crate::transport::Target;
-use nix::unistd::getppid;
 use signal_hook::consts::SIGHUP;
 use std::io;
 use std::sync::Arc;
@@ -44,8 +43,7 @@ pub(super) struct Work<'a> {
 /// The mount broke.
 pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     let Work { request, target, told, is_daemon, caller } = work;
-    // First of all: it may die while the containers are opened.
-    let supervisor = getppid();
+    let supervisor = messages.supervisor().map_err(|e| Failure::new(Exit::Mount, e))?;
     let is_first = told.is_none();
     if !is_first {
         // Until the signal is handled it must not end this process.
@@ -153,7 +151,8 @@ fn may_pass(failure: &Failure) -> Option<u8> {
         return Some(TRY_AGAIN);
     }
     let is_away = match failure.exit {
-        Exit::Ok => return Some(TRY_AGAIN),
+        // Who was asked to end leaves it to the supervisor, which has been asked, too, or starts another one.
+        Exit::Ok | Exit::Interrupted => return Some(TRY_AGAIN),
         Exit::Unreachable => true,
         Exit::Unreadable => {
             errno.is_some_and(|errno| UNREACHED.contains(&errno))

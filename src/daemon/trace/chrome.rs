@@ -3,6 +3,7 @@
 
 use super::sink::{Sink, outcome};
 use crate::failure::Failure;
+use crate::tools::output::check_free;
 use crate::vfs::{AHEAD, TraceEvent, TracePhase, sample_of_inode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -54,6 +55,7 @@ impl Kind {
 
 impl Chrome {
     pub(crate) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
+        check_free(path, true)?;
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".ffrfs-trace-")

@@ -1,7 +1,7 @@
 //! What /proc says of this process and of others. Imports nothing of ours.
 
 use nix::unistd::Pid;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::time::Duration;
 
@@ -112,6 +112,14 @@ fn says_killed(stat: &str) -> bool {
     let is_stopped = matches!(fields.next(), Some("T" | "t"));
     let code = fields.nth(EXIT_CODE).and_then(|code| code.parse::<i32>().ok());
     !is_stopped && code.is_some_and(|code| code & 0x7f != 0)
+}
+
+/// Whether this process ignores a signal, as its parent has it.
+#[must_use]
+pub fn ignores(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status_field(&status, "SigIgn").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    mask.unwrap_or(0) & (1 << (signal - 1)) != 0
 }
 
 /// Signals that end a process and write its memory to a file, unless it handles them: the kernel makes no SIGKILL of

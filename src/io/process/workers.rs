@@ -261,12 +261,16 @@ impl Worker {
     /// before they have ended.
     #[must_use]
     pub fn ending(&self) -> Ending {
-        let since = Instant::now();
+        // Of the long wait, what was waited before counts.
+        let called = Instant::now();
+        let since = self.dying_since.unwrap_or(called);
         let patience = if procfs::is_killed(self.pid) { ENDING } else { SLOW_END };
         loop {
             match self.ended() {
                 Some(ending) => return ending,
-                None if since.elapsed() < patience => std::thread::sleep(Duration::from_millis(1)),
+                None if since.elapsed() < patience || called.elapsed() < ENDING => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 None => return Ending::Hangs,
             }
         }
@@ -313,6 +317,14 @@ pub fn has_nobody(error: &io::Error) -> bool {
 }
 
 impl Messages {
+    /// The process that has made the socket: the supervisor, which may have died since.
+    ///
+    /// # Errors
+    /// The kernel cannot tell.
+    pub fn supervisor(&self) -> io::Result<Pid> {
+        Ok(Pid::from_raw(getsockopt(&self.0, sockopt::PeerCredentials)?.pid()))
+    }
+
     /// The end of a program that a supervisor has started as a worker; `None` in any other program. Only the first call
     /// gives it.
     ///

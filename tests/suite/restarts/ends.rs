@@ -99,28 +99,38 @@ fn the_same_signal_once_more_while_an_unmounted_daemon_ends_makes_no_failure_of_
 #[test]
 fn a_signal_that_the_supervisor_passes_on_late_does_not_end_who_waits_for_open_files() {
     for_each_transport(|transport| {
-        let directory = temp_dir();
-        let (container, point) =
-            (container_in(&directory, &content()), directory.path().join("mnt"));
-        fs::create_dir(&point).unwrap();
-        let mut command = mount_command(transport, &[&container], &point, &["restarts=5"]);
-        let mut supervisor = command.arg("--foreground").spawn().unwrap();
-        wait_until("it is mounted", LIMIT, || is_mount_point(&point) && served(&point));
-        let [daemon] = children_of(supervisor.id().cast_signed())[..] else { panic!("a daemon") };
-        let mut open = File::open(point.join(name(7))).unwrap();
-        // As systemd sends it: to all processes of the service. The supervisor gets no CPU for a while.
-        let stopped = Stopped::process(supervisor.id().cast_signed());
-        send(daemon, Signal::SIGTERM);
-        send(supervisor.id().cast_signed(), Signal::SIGTERM);
-        wait_until("it is detached", LIMIT, || !is_mount_point(&point));
-        std::thread::sleep(Duration::from_millis(250));
-        drop(stopped);
-        std::thread::sleep(Duration::from_millis(250));
-        let mut bytes = Vec::new();
-        open.read_to_end(&mut bytes).unwrap();
-        assert!(bytes == content()[7], "{transport:?}");
-        drop(open);
-        assert_eq!(supervisor.wait().unwrap().code(), Some(0), "{transport:?}");
+        // Whether long work, in which Ctrl-C is listened to, comes before the mount.
+        for option in ["suffix=none", "suffix=auto"] {
+            let directory = temp_dir();
+            let (container, point) =
+                (container_in(&directory, &content()), directory.path().join("mnt"));
+            fs::create_dir(&point).unwrap();
+            let options = ["restarts=5", option];
+            let mut command = mount_command(transport, &[&container], &point, &options);
+            let mut supervisor = command.arg("--foreground").spawn().unwrap();
+            wait_until("it is mounted", LIMIT, || is_mount_point(&point) && served(&point));
+            let [daemon] = children_of(supervisor.id().cast_signed())[..] else {
+                panic!("a daemon")
+            };
+            let names = fs::read_dir(&point).unwrap().flatten().map(|entry| entry.path());
+            let seventh = names
+                .into_iter()
+                .find(|path| path.file_stem().is_some_and(|stem| stem.to_str() == Some(&name(7))));
+            let mut open = File::open(seventh.unwrap()).unwrap();
+            // As systemd sends it: to all processes of the service. The supervisor gets no CPU for a while.
+            let stopped = Stopped::process(supervisor.id().cast_signed());
+            send(daemon, Signal::SIGTERM);
+            send(supervisor.id().cast_signed(), Signal::SIGTERM);
+            wait_until("it is detached", LIMIT, || !is_mount_point(&point));
+            std::thread::sleep(Duration::from_millis(250));
+            drop(stopped);
+            std::thread::sleep(Duration::from_millis(250));
+            let mut bytes = Vec::new();
+            open.read_to_end(&mut bytes).unwrap();
+            assert!(bytes == content()[7], "{transport:?}");
+            drop(open);
+            assert_eq!(supervisor.wait().unwrap().code(), Some(0), "{transport:?}");
+        }
     });
 }
 

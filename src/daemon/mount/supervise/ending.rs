@@ -5,11 +5,13 @@ use crate::daemon::mount::ours;
 use crate::daemon::mount::running::{Role, Running};
 use crate::daemon::mount::terminal::Died;
 use crate::daemon::sandbox::Unmounter;
+use crate::daemon::serve::{PASSING_ON, SAME_SIGNAL};
 use crate::failure::{Exit, Failure};
 use crate::io::mount::mount_id::Made;
 use crate::io::process::workers::Ending;
 use nix::sys::signal::Signal;
 use std::io;
+use std::time::Instant;
 
 impl Supervision<'_> {
     /// The first worker has died before it told of a mount.
@@ -56,10 +58,16 @@ impl Supervision<'_> {
         code
     }
 
-    /// Whether something else is mounted over a mount that is served: a worker cannot unmount that, and goes on.
-    pub(super) fn serves_covered(&self) -> bool {
+    /// Asked to end: whether the worker that serves goes on, since it cannot unmount what something else is mounted over. At
+    /// another request soon after it ends.
+    pub(super) fn stays_covered(&mut self) -> bool {
         let serves = |running: &Running| matches!(running.role, Role::Serves) && running.is_ready;
-        self.workers.iter().any(serves) && self.is_covered()
+        if !self.workers.iter().any(serves) || !self.is_covered() {
+            return false;
+        }
+        let another = SAME_SIGNAL..PASSING_ON;
+        let before = self.covered_at.replace(Instant::now());
+        !before.is_some_and(|before| another.contains(&before.elapsed()))
     }
 
     /// Has all requests fail: nobody serves them any more. Gives the exit code.
