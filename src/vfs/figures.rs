@@ -141,7 +141,7 @@ impl RemoteFigures {
             ..since!(RemoteFigures, self, earlier, heads lists gets_demand gets_prefetch gets_open
                 gets_hedge retries_throttled retries_unavailable retries_broken retries_timed_out
                 retries_other failures hedges_won fetched_bytes used_bytes hits misses joins
-                lock_joins no_room evictions)
+                lock_joins no_room evictions evicted_blocks)
         }
     }
 

@@ -56,6 +56,8 @@ use usage::Usage;
 
 /// The maximum number of entries with an open data file; each takes up to three descriptors.
 const MOST_OPEN: usize = 1024;
+/// Of an object that is cached, 64 TiB: a store that claims more must not cost memory.
+const MOST_BLOCKS: u64 = 1 << 26;
 
 /// A cache directory, as this process uses it.
 pub struct Cache {
@@ -139,6 +141,9 @@ impl Cache {
     fn open_entry(&self, id: EntryId, object: &Object) -> io::Result<Arc<State>> {
         let paths = self.directory.paths(&id);
         let length_bytes = object.length_bytes;
+        if map::blocks_of(length_bytes) > MOST_BLOCKS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let opened = |_: &Locked| open::open(&paths, &id, length_bytes, &self.pool, &self.boot);
         let (lease, files) = {
             let locked = self.directory.lock_shared()?;

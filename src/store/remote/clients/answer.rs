@@ -18,10 +18,11 @@ pub(super) fn strong_etag(headers: &HeaderMap) -> Option<String> {
     quoted(header(headers, ETAG.as_str())?)
 }
 
-/// An ETag in quotes, which some listings leave out; `None` for a weak one.
+/// An ETag in quotes, which some listings leave out; `None` for a weak one, and for an empty one, which some servers send for all
+/// objects.
 pub(super) fn quoted(etag: &str) -> Option<String> {
     let etag = etag.trim();
-    if etag.is_empty() || etag.starts_with("W/") {
+    if etag.trim_matches('"').is_empty() || etag.starts_with("W/") {
         None
     } else if etag.len() >= 2 && etag.starts_with('"') && etag.ends_with('"') {
         Some(etag.to_owned())
@@ -266,6 +267,7 @@ mod tests {
         assert_eq!(etag("\"a\"").as_deref(), Some("\"a\""));
         assert_eq!(etag("0x8D").as_deref(), Some("\"0x8D\""));
         assert_eq!(etag("W/\"a\""), None);
+        assert_eq!(etag("\"\""), None);
     }
 
     #[test]

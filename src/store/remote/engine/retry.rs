@@ -41,7 +41,7 @@ impl Retries {
         self.failures += 1;
         let pause =
             longest.mul_f64(random.clamp(0.0, 1.0)).max(error.retry_after.unwrap_or_default());
-        if elapsed + pause < TOTAL {
+        if elapsed.saturating_add(pause) < TOTAL {
             return Some(pause);
         }
         let stood_still = self.failures == 1 && error.retry_after.is_none();
@@ -106,5 +106,7 @@ mod tests {
         assert_eq!(Retries::default().pause(&error, Duration::ZERO, 0.3), Some(asked));
         let late = Duration::from_secs(55);
         assert_eq!(Retries::default().pause(&error, late, 0.3), None);
+        let never = StoreError { retry_after: Some(Duration::MAX), ..error };
+        assert_eq!(Retries::default().pause(&never, late, 0.3), None);
     }
 }
