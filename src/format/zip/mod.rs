@@ -400,7 +400,9 @@ impl Container for ZipFile {
         let is_whole = length == header.len() as u64;
         let state = u32::try_from(length).unwrap_or(0) | if is_whole { LEAD_CHECKED } else { 0 };
         if let Some(length) = self.header_length(index) {
-            length.store(state, Ordering::Relaxed);
+            // A reader that is late, and had another place in mind, does not undo what another one has found.
+            let unless_checked = |known| (known & LEAD_CHECKED == 0).then_some(state);
+            let _ = length.fetch_update(Ordering::Relaxed, Ordering::Relaxed, unless_checked);
         }
         Ok(is_whole)
     }

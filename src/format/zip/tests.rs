@@ -37,6 +37,7 @@ enum Seen {
 /// What a reader would be given of a sample: `None` where it would be told of an error.
 fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let mut sample = container.sample(index).ok()?;
+    let mut elsewhere = None;
     for _ in 0..3 {
         if sample.damaged {
             return None;
@@ -50,6 +51,12 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
         let at = usize::try_from(sample.offset_bytes).ok()?;
         let header = file.get(at - sample.header_bytes as usize..at)?;
         let is_here = container.check_header(index, header).ok()?;
+        if !is_here {
+            elsewhere = Some(header);
+        } else if let Some(header) = elsewhere {
+            // As by another thread, which has looked before this one knew.
+            assert!(!container.check_header(index, header).ok()?);
+        }
         let again = container.sample(index).ok()?;
         assert!(!is_here || again.offset_bytes == sample.offset_bytes);
         sample = again;
