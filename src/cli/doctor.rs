@@ -1,5 +1,6 @@
 //! `ffrfs doctor`: what this host offers, what a mount would use, and what to change.
 
+use super::print::unless_unread;
 use super::remote::RemoteArgs;
 use crate::daemon::doctor::{self, Check, State};
 use crate::daemon::{logging, patience};
@@ -58,7 +59,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     } else {
         checks.iter().map(line).collect::<String>().into_bytes()
     };
-    std::io::stdout().write_all(&text).map_err(|e| Failure::output("standard output", e))?;
+    let written = std::io::stdout().write_all(&text);
+    unless_unread(written.map_err(|e| Failure::output("standard output", e)))?;
     let works = checks.iter().all(|check| check.state != State::Problem);
     Ok(if works { Exit::Ok } else { unusable.unwrap_or(Exit::Mount) })
 }

@@ -30,6 +30,7 @@ pub(super) struct ListArgs {
 #[derive(Debug, Serialize)]
 struct Row {
     source: String,
+    #[serde(serialize_with = "report::lossy")]
     mountpoint: PathBuf,
     /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer), `silent` (mounted with
     /// --no-control) or `private` (another user has mounted it without `allow_other` or `allow_root`).

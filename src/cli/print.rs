@@ -35,6 +35,11 @@ pub(super) fn to_stdout(text: &[u8]) -> Result<(), Failure> {
     out.write_all(&shown).map_err(|e| Failure::output("standard output", e))
 }
 
+/// Of who has stopped reading, as `head` does, no failure is made: what was found still decides the exit code.
+pub(super) fn unless_unread(written: Result<(), Failure>) -> Result<(), Failure> {
+    written.or_else(|failure| if failure.exit == Exit::Ok { Ok(()) } else { Err(failure) })
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)

@@ -33,6 +33,7 @@ pub(super) struct StatsArgs {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
+    #[serde(serialize_with = "report::lossy")]
     mountpoint: &'a Path,
     info: &'a MountInfo,
     stats: &'a MountStats,

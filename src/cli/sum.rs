@@ -1,6 +1,7 @@
 //! `ffrfs sum`: checksums of samples, as lists that other programs check, and as sidecars.
 
 use super::open::{OpenArgs, check_answered, refuse_url};
+use super::print::unless_unread;
 use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::{logging, patience};
@@ -9,7 +10,7 @@ use crate::dataset::{Opened, Options, digest, parts};
 use crate::failure::{Exit, Failure, say, visible};
 use crate::format::{Fault, PartName, one_or_many};
 use crate::interrupt::Interrupt;
-use crate::tools::output::{file_beside, give_name};
+use crate::tools::output::{check_free, file_beside, give_name};
 use crate::tools::progress::{self, Terminal};
 use crate::tools::reader::thread_count;
 use crate::tools::sum::{
@@ -161,9 +162,9 @@ fn print_check(
                 Verdict::Locked => "FAILED: encrypted",
                 Verdict::Missing => "FAILED: no such sample",
             };
-            out.write(&[path, b": ", words.as_bytes(), b"\n"].concat())
+            unless_unread(out.write(&[path, b": ", words.as_bytes(), b"\n"].concat()))
         })?;
-    out.finish()?;
+    unless_unread(out.finish())?;
     for (count, one, many) in [
         (missing, "listed sample does not exist", "listed samples do not exist"),
         (bad, "sample is bad", "samples are bad"),
@@ -206,6 +207,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     let catalog = opened.catalog(&view, &open)?;
     if let Some(output) = &args.output {
         refuse_source(output, &opened)?;
+        check_free(output, true)?;
         may_replace(output).map_err(|e| Failure::output(output.display(), e))?;
     }
     let samples = samples(opened, catalog, false);
@@ -253,6 +255,7 @@ impl Output {
     fn new(path: Option<&Path>, opened: &Opened) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Output::Stdout(BufWriter::new(io::stdout()))) };
         refuse_source(path, opened)?;
+        check_free(path, true)?;
         let file = file_beside(path).map_err(|e| Failure::output(path.display(), e))?;
         let file = Box::new(BufWriter::with_capacity(1 << 20, file));
         Ok(Output::File(file, path.to_owned()))

@@ -1,7 +1,7 @@
 //! `ffrfs verify`: every sample against its checksum.
 
 use super::open::OpenArgs;
-use super::print::to_stdout;
+use super::print::{to_stdout, unless_unread};
 use super::view::{SelectionArgs, ViewArgs};
 use crate::catalog::{Node, ROOT};
 use crate::daemon::logging;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     };
     let mut outcome = verify(&opened, wanted, thread_count(args.jobs), &interrupt)?;
     name_bad_samples(&opened, &args.open, &mut outcome)?;
-    print(args, &opened, &outcome)?;
+    unless_unread(print(args, &opened, &outcome))?;
     Ok(outcome.exit())
 }
 

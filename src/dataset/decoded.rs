@@ -340,6 +340,7 @@ fn is_used(path: &Path) -> bool {
 #[cfg(feature = "remote")]
 #[derive(Debug, Serialize)]
 pub(crate) struct DecodedCopy {
+    #[serde(serialize_with = "crate::vfs::report::lossy")]
     pub(crate) path: PathBuf,
     /// What it takes of the disk.
     pub(crate) bytes: u64,

@@ -29,6 +29,10 @@ pub(crate) fn may_replace(path: &Path) -> io::Result<bool> {
     if path.extension().is_some_and(|ending| ending == INDEX) {
         return Ok(true);
     }
+    // To open a pipe waits.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(false);
+    }
     let mut found = [0; MAGIC.len()];
     match std::fs::File::open(path) {
         Ok(mut file) if file.metadata()?.len() > 0 => {

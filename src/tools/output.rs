@@ -26,7 +26,21 @@ pub(crate) fn is_there() -> io::Error {
 }
 
 pub(crate) fn check_is_file(output: &Path) -> io::Result<()> {
-    match output.metadata()?.file_type().is_file() {
+    let is_link = output.symlink_metadata()?.file_type().is_symlink();
+    // `/dev/stdout` is one, also where that leads to a regular file.
+    let is_for_programs = || {
+        let directory = parent_of(output).canonicalize();
+        let is_below = |directory: &Path, root| directory.starts_with(root);
+        directory.is_ok_and(|it| {
+            is_below(&it, "/proc") || is_below(&it, "/dev") && !is_below(&it, "/dev/shm")
+        })
+    };
+    let is_file = match output.metadata() {
+        // It leads nowhere.
+        Err(e) if is_link && e.kind() == io::ErrorKind::NotFound => true,
+        metadata => metadata?.is_file(),
+    };
+    match is_file && !(is_link && is_for_programs()) {
         true => Ok(()),
         false => Err(io::Error::other("is not a regular file; it is not replaced")),
     }

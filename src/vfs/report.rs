@@ -4,8 +4,9 @@ use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot};
 use crate::catalog::{Catalog, Dataset, Renamed};
 use crate::format::{IndexChecksum, PartName};
 use crate::store::remote::RemoteFigures;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
+use std::path::Path;
 
 /// A dataset in a few figures.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -159,6 +160,14 @@ pub struct MountStats {
     /// What was asked of stores, if a container lies in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteFigures>,
+}
+
+/// A path as text, for JSON, which has no other: bytes that are not UTF-8 are shown as U+FFFD.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn lossy<P: AsRef<Path>, S: Serializer>(path: &P, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.as_ref().to_string_lossy())
 }
 
 /// JSON for people: indented, with a newline at the end.

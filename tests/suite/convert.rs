@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -329,7 +330,7 @@ fn an_interrupt_leaves_nothing_behind() {
         let sparse = File::create(input.join(format!("{file:02}"))).unwrap();
         sparse.set_len(if file == 0 { 512 << 20 } else { 24 << 20 }).unwrap();
     }
-    let interrupted = |out: &str| {
+    let interrupted = |out: &str, signal: Signal| {
         let mut command = Command::new(FFRFS);
         command.args(["convert", "in", out]).current_dir(work.path());
         command.args(out.contains('%').then_some("--shards=3"));
@@ -346,12 +347,17 @@ fn an_interrupt_leaves_nothing_behind() {
             has_ended || names_in(work.path()).iter().filter(|name| is_temporary(name)).any(writes)
         });
         if !has_ended {
-            kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+            kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         }
         Outcome::from(child.wait_with_output().unwrap())
     };
-    for out in ["out.zip", "out.ffr", "out-%02d.tar", "directory/"] {
-        let mut outcome = interrupted(out);
+    for (out, signal) in [
+        ("out.zip", Signal::SIGINT),
+        ("out.ffr", Signal::SIGHUP),
+        ("out-%02d.tar", Signal::SIGTERM),
+        ("directory/", Signal::SIGINT),
+    ] {
+        let mut outcome = interrupted(out, signal);
         // This process may get no CPU until it is done.
         for _ in 0..5 {
             if outcome.code == 0 {
@@ -359,13 +365,38 @@ fn an_interrupt_leaves_nothing_behind() {
                     let path = work.path().join(name);
                     fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).unwrap();
                 });
-                outcome = interrupted(out);
+                outcome = interrupted(out, signal);
             }
         }
         assert_eq!(outcome.code, 130, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("nothing was written"), "{}", outcome.stderr);
         assert_eq!(names_in(work.path()), ["in"], "{out}");
     }
+}
+
+#[test]
+fn a_directory_that_cannot_be_replaced_is_refused_before_anything_is_written() {
+    let work = temp_dir();
+    write_container(&work.path().join("in.ffr"), &[noise(1, 1000)]);
+    fs::create_dir(work.path().join("here")).unwrap();
+    let refused = |out: &str| {
+        let mut command = Command::new(FFRFS);
+        command.args(["convert", "../in.ffr", out]).current_dir(work.path().join("here"));
+        let outcome = run(&mut command);
+        assert_eq!(outcome.code, 6, "{outcome:?}");
+        assert!(outcome.stderr.contains("is not replaced"), "{outcome:?}");
+    };
+    fs::create_dir(work.path().join("here/sub")).unwrap();
+    symlink("sub", work.path().join("here/link")).unwrap();
+    for out in ["./", "sub/.", "link/"] {
+        refused(out);
+    }
+    if have(Need::Root) {
+        let mount = Tmpfs::new(work.path().join("mount"), "1m");
+        refused("../mount/");
+        assert!(names_in(mount.point()).is_empty());
+    }
+    convert(&work, "in.ffr here/sub/").ok();
 }
 
 #[test]

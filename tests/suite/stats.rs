@@ -1,13 +1,15 @@
 //! `ffrfs stats`: the table, JSON, and lines every so often.
 
 use crate::common::{
-    FFRFS, Mount, Transport, container_in, ffrfs, for_each_transport, noise, samples, temp_dir,
-    wait_until,
+    FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, noise,
+    own_namespace, samples, temp_dir, wait_until,
 };
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 fn mount(transport: Transport) -> Mount {
@@ -15,6 +17,29 @@ fn mount(transport: Transport) -> Mount {
     let mount = Mount::with_samples(transport, &samples, &[]);
     (0..20).for_each(|sample| drop(mount.read(format!("{sample:06}")).unwrap()));
     mount
+}
+
+#[test]
+fn a_mount_point_that_is_no_text_hides_no_mount() {
+    // Programs of other tests read the table of mounts as text.
+    if !have(Need::Root) {
+        return;
+    }
+    own_namespace();
+    for_each_transport(|transport| {
+        let directory = temp_dir();
+        let container = container_in(&directory, &samples(3, 1_000));
+        let point = directory.path().join(OsStr::from_bytes(b"m\xff"));
+        fs::create_dir(&point).unwrap();
+        let mount = Mount::at(transport, &[&container], &[], directory, point);
+        let shown = mount.point().to_string_lossy();
+        let all: Value = serde_json::from_str(&ffrfs(&["list", "--json"]).ok().text()).unwrap();
+        assert!(all.as_array().unwrap().iter().any(|row| row["mountpoint"] == *shown), "{all}");
+        let args = ["stats".as_ref(), "--json".as_ref(), mount.point().as_os_str()];
+        let one: Value = serde_json::from_str(&ffrfs(&args).ok().text()).unwrap();
+        assert_eq!(one["mountpoint"], *shown);
+        mount.unmount();
+    });
 }
 
 #[test]

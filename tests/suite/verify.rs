@@ -88,6 +88,23 @@ fn all_bad_samples_are_listed_in_order_whatever_the_number_of_threads() {
 }
 
 #[test]
+fn bad_samples_decide_the_exit_code_though_nobody_reads_their_list() {
+    let directory = temp_dir();
+    let (source, _) = damaged(&directory, &[3, 58]);
+    let list = directory.path().join("list");
+    let digest = "0".repeat(64);
+    fs::write(&list, format!("{digest}  000001\n{digest}  000002\n")).unwrap();
+    let list = list.to_str().unwrap();
+    for args in [&["verify"][..], &["sum", "--check", list]] {
+        let mut command = Command::new(FFRFS);
+        command.args(args).arg(&source);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(4), "{command:?}");
+    }
+}
+
+#[test]
 fn json_gives_every_bad_sample_with_all_that_is_known() {
     let directory = temp_dir();
     let (source, all) = damaged(&directory, &[3, 58]);

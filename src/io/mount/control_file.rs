@@ -1,11 +1,12 @@
 //! The control files of a mount, where one daemon may take over from another at any time.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, io, thread};
 
-/// For so long calls are made again: while one daemon takes over from another, both answer.
-const TAKEOVER: Duration = Duration::from_secs(2);
+/// So often calls are made, for 2 s or longer: while one daemon takes over from another, both answer. The time that a call takes
+/// does not count, as it waits where nobody answers.
+const MOST_CALLS: usize = 400;
 /// The pause between two calls.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -23,13 +24,13 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of the call; ESTALE: it gives that for longer than a daemon takes to follow another one.
 pub fn opened_anew<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    let until = Instant::now() + TAKEOVER;
-    loop {
+    for _ in 1..MOST_CALLS {
         match call() {
-            Err(error) if is_stale(&error) && Instant::now() < until => thread::sleep(PAUSE),
+            Err(error) if is_stale(&error) => thread::sleep(PAUSE),
             ended => return ended,
         }
     }
+    call()
 }
 
 /// Whether a control file was opened at another daemon than the one that serves its mount now.
@@ -61,5 +62,14 @@ mod tests {
         let other = fails_before(3, libc::ENOTCONN).unwrap_err();
         assert_eq!((other.raw_os_error(), calls.get()), (Some(libc::ENOTCONN), 1));
         assert!(is_stale(&fails_before(u32::MAX, libc::ESTALE).unwrap_err()), "not for ever");
+        calls.set(0);
+        let waits = opened_anew(|| match calls.replace(calls.get() + 1) {
+            0 => {
+                thread::sleep(Duration::from_millis(2_100));
+                Err(io::Error::from_raw_os_error(libc::ESTALE))
+            }
+            call => Ok(call),
+        });
+        assert_eq!(waits.unwrap(), 1, "it has waited for a daemon");
     }
 }

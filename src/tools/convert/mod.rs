@@ -30,6 +30,8 @@ use crate::tools::{output, progress};
 use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How entries are written to another place.
@@ -131,6 +133,21 @@ impl Conversion<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => true,
             listed => listed.map_err(failed)?.next().is_none(),
         };
+        // The whole directory gets its name at the end: that of no mount, and of none that a process works in.
+        let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
+        let devices = device(self.output).zip(device(&self.output.join("..")));
+        let is_mount = devices.is_some_and(|(own, above)| own != above);
+        let mut names = self.output.as_os_str().as_bytes().rsplit(|&byte| byte == b'/');
+        let is_dots = names
+            .find(|name| !name.is_empty())
+            .is_none_or(|name| [&b"."[..], b".."].contains(&name));
+        // Without slashes at its end.
+        let is_link = self.output.components().as_path().is_symlink();
+        if self.output.is_dir() && (is_mount || is_dots || is_link) {
+            let why = "a mount point, a link, or a directory that is named by dots, is not replaced: name a directory \
+                       in it (`ffrfs extract` writes into one)";
+            return Err(failed(io::Error::other(why)));
+        }
         if is_free {
             return Ok(());
         }

@@ -10,8 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -376,19 +378,21 @@ pub(crate) fn mount_command(
 
 /// The lines of the mount table for exactly this mount point: source, type and options.
 pub(crate) fn mounts_at(point: &Path) -> Vec<(String, String, String)> {
-    let table = fs::read_to_string("/proc/thread-self/mounts").expect("the mount table");
-    let lines = table.lines().filter_map(|line| {
-        let mut fields = line.split(' ').map(unescape);
+    let table = fs::read("/proc/thread-self/mounts").expect("the mount table");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let lines = table.split(|&byte| byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|&byte| byte == b' ').map(unescape);
         let (source, target) = (fields.next()?, fields.next()?);
-        (Path::new(&target) == point).then(|| Some((source, fields.next()?, fields.next()?)))?
+        let is_here = Path::new(OsStr::from_bytes(&target)) == point;
+        is_here.then(|| Some((text(source), text(fields.next()?), text(fields.next()?))))?
     });
     lines.collect()
 }
 
 /// Undoes the octal escapes of the mount table.
-fn unescape(field: &str) -> String {
+fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut rest = field.as_bytes();
+    let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
         let octal = tail.get(..3).and_then(|d| std::str::from_utf8(d).ok());
         match octal.and_then(|d| u8::from_str_radix(d, 8).ok()).filter(|_| byte == b'\\') {
@@ -402,7 +406,7 @@ fn unescape(field: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 /// Whether something is mounted on exactly this path.

@@ -5,6 +5,7 @@ use super::super::write::{deflated, stored, text, zip, zip_with_places};
 use super::*;
 use crate::common::{catches_sigint, is_running, wait_until};
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -198,6 +199,16 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
     assert!(fs::read(&source).unwrap() == before);
     let nowhere = directory.path().join("nowhere/list");
     assert_words(&sum(&source, &["-o", nowhere.to_str().unwrap()]), 6, &["nowhere"]);
+
+    // Nor the place of a pipe or a device.
+    let pipe = directory.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (name, link) = (pipe.to_str().unwrap(), "/dev/stdout");
+    for args in [&["-o", name][..], &["-o", link], &["--sidecar", "-o", name]] {
+        assert_words(&sum(&source, args), 6, &["is not a regular file; it is not replaced"]);
+    }
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    fs::remove_file(&pipe).unwrap();
 
     // A container that takes a while: interrupted, it leaves nothing.
     let large = directory.path().join("large.ffr");
