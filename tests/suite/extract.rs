@@ -290,7 +290,7 @@ fn interrupted(work: &TempDir, out: &Path) -> Outcome {
     command.args(["extract", "in.ffr", "out", "-j", "2"]).current_dir(work.path());
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it writes", Duration::from_secs(30), || {
-        fs::read_dir(&out).is_ok_and(|entries| entries.count() > 5)
+        fs::read_dir(out).is_ok_and(|entries| entries.count() > 5)
     });
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     Outcome::from(child.wait_with_output().unwrap())
