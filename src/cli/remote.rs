@@ -53,7 +53,8 @@ pub(super) struct RemoteArgs {
     #[arg(long, alias = "cache_dir", value_name = "DIR")]
     #[arg(help_heading = CACHE)]
     pub(super) cache_dir: Option<PathBuf>,
-    /// How large that directory may grow (--cache-size is another thing, a part of the memory)
+    /// How much fetched bytes may take there, and how much decoded copies beside them (--cache-size is another thing, a part of
+    /// the memory)
     #[arg(long, alias = "cache_max", value_name = "SIZE|PERCENT", value_parser = cache_max)]
     #[arg(help_heading = CACHE)]
     cache_max: Option<CacheMax>,

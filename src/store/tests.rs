@@ -56,7 +56,7 @@ fn an_answer_that_is_short_refused_or_missing_is_an_error_and_no_data() {
         let start = Instant::now();
         let error = part.read(&mut [0; 10], 5_000, 10).unwrap_err();
         assert_eq!(error.to_string(), why);
-        assert!(start.elapsed() < PATIENCE + Duration::from_secs(5), "{fate:?}");
+        assert!(start.elapsed() < PATIENCE + Duration::from_secs(20), "{fate:?}");
         assert_eq!(part.read_exact_at(&mut [0; 10], 5_000).unwrap_err().to_string(), why);
         assert!(part.table(5_000, 10).is_err(), "{fate:?}");
         let mut first = [0; 10];

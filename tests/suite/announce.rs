@@ -20,7 +20,7 @@ fn mount(transport: Transport) -> Mount {
 #[track_caller]
 fn assert_announced(mount: &Mount, samples: u64) {
     let announced = || mount.stats()["prefetch"]["announced"].as_u64().expect("a number");
-    wait_until("all is announced", Duration::from_secs(10), || announced() >= samples);
+    wait_until("all is announced", Duration::from_secs(30), || announced() >= samples);
     assert_eq!(announced(), samples);
 }
 

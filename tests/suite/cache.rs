@@ -223,7 +223,7 @@ os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
         undisturbed(|| {
             let mount = Mount::with_samples(transport, &[[9; 100_000]], &[READ_ONLY]);
             python(ADVISE, &[mount.path("000000")]).ok();
-            crate::common::wait_until("it is read", std::time::Duration::from_secs(5), || {
+            crate::common::wait_until("it is read", std::time::Duration::from_secs(30), || {
                 mount.stats()["bytes_served"] == 100_000
             });
             let asked =

@@ -171,7 +171,7 @@ fn attributes_told_before_a_rewritten_container_is_noticed_do_not_stay() {
         };
         let wrong = told.iter().enumerate().filter(|(number, size)| is_wrong(*number, size));
         println!("{transport:?}: {} wrong sizes were told", wrong.count());
-        wait_until("no wrong size is left", Duration::from_secs(3), || {
+        wait_until("no wrong size is left", Duration::from_secs(30), || {
             (0..500).all(|number| !is_wrong(number, &size(number)))
         });
     });
@@ -244,7 +244,7 @@ fn readers_see_the_old_bytes_or_eio_while_a_container_is_rewritten() {
                     scope.spawn(move || read(reader * 100));
                 }
                 let begun = || rewriting.load(Ordering::Relaxed);
-                wait_until("a reader reads", Duration::from_secs(10), begun);
+                wait_until("a reader reads", Duration::from_secs(30), begun);
                 let file = open(&mount.container());
                 for number in 0..400 {
                     let place = offsets(&samples)[number];

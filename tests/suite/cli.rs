@@ -180,7 +180,7 @@ fn a_pipe_as_source_is_refused_and_not_waited_for() {
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),
-            None if start.elapsed() > Duration::from_secs(10) => break None,
+            None if start.elapsed() > Duration::from_secs(30) => break None,
             None => std::thread::sleep(Duration::from_millis(5)),
         }
     };

@@ -137,7 +137,7 @@ fn figure(mount: &Mount, path: &str) -> u64 {
 #[track_caller]
 fn assert_at_rest(mount: &Mount) {
     let idle = || figure(mount, "prefetch.in_flight") == 0;
-    wait_until("nothing is being fetched", Duration::from_secs(10), idle);
+    wait_until("nothing is being fetched", Duration::from_secs(30), idle);
     let stats = mount.stats();
     let cache = &stats["cache"];
     assert!(cache["bytes"].as_u64() <= cache["capacity_bytes"].as_u64(), "{cache}");

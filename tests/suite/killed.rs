@@ -70,7 +70,7 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
                 let path = mount.path(format!("{sample:06}"));
                 stays(start(&path), &path, signal)
             });
-            let is_short = |time: Duration| time < Duration::from_millis(100);
+            let is_short = |time: Duration| time < Duration::from_secs(1);
             assert!(times.any(is_short), "{transport:?}, {signal:?}: each has stayed longer");
             let asked = Instant::now();
             for number in 0..COUNT {
@@ -78,7 +78,7 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
                 assert_eq!(metadata.len(), SAMPLE_BYTES as u64);
             }
             assert_eq!(mount.list("").len(), COUNT);
-            assert!(asked.elapsed() < Duration::from_secs(5), "names do not wait");
+            assert!(asked.elapsed() < LIMIT, "names do not wait");
         }
         source.go_on();
         for (number, sample) in content().iter().enumerate() {

@@ -198,7 +198,7 @@ except OSError:
         let right = mount.read(FILE).unwrap();
         for _ in 0..3 {
             python(SCRIBBLE, &[mount.path(FILE)]).ok();
-            wait_until("the scribbled pages are gone", Duration::from_secs(10), || {
+            wait_until("the scribbled pages are gone", Duration::from_secs(30), || {
                 mount.read(FILE).unwrap() == right
             });
         }

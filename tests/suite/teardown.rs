@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Within this all must be over.
-const IN_TIME: Duration = Duration::from_secs(10);
+const IN_TIME: Duration = Duration::from_secs(20);
 const DELAY: Duration = Duration::from_millis(150);
 const READERS: usize = 32;
 

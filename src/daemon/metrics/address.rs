@@ -10,6 +10,9 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::{fmt, fs};
 
+/// Device and inode of a socket's file. As long as a process holds the socket, no other file gets this inode.
+pub(crate) type FileId = (u64, u64);
+
 /// Where metrics are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -75,21 +78,33 @@ impl Address {
             Self::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp),
             Self::Unix(path) => {
                 let listener = bind_unix(path)?;
-                let file = fs::symlink_metadata(path)?;
-                Ok(Listener::Unix(listener, path.clone(), (file.dev(), file.ino())))
+                Ok(Listener::Unix(listener, path.clone(), file_id(path)?))
             }
         }
     }
 }
 
-/// Goes on with a socket that another process has bound to `address`.
-pub(super) fn listener(address: &Address, socket: OwnedFd) -> Listener {
+/// Goes on with a socket that another process has bound to `address`. `file`: that of the socket, if that process told of it.
+pub(super) fn listener(address: &Address, socket: OwnedFd, file: Option<FileId>) -> Listener {
     match address {
         Address::Tcp(_) => Listener::Tcp(socket.into()),
         Address::Unix(path) => {
-            let file = fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()));
+            let file = file.or_else(|| file_id(path).ok());
             Listener::Unix(socket.into(), path.clone(), file.unwrap_or_default())
         }
+    }
+}
+
+fn file_id(path: &Path) -> io::Result<FileId> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// Removes the file of a socket, unless another file has taken its place.
+pub(super) fn remove(path: &Path, ours: FileId) {
+    let is_ours =
+        |file: fs::Metadata| file.file_type().is_socket() && (file.dev(), file.ino()) == ours;
+    if fs::symlink_metadata(path).is_ok_and(is_ours) {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -116,8 +131,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 /// A bound socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// With the path of its file, and its device and inode: another socket may have taken its place.
-    Unix(UnixListener, PathBuf, (u64, u64)),
+    /// With the path of its file, in whose place another socket may be.
+    Unix(UnixListener, PathBuf, FileId),
 }
 
 impl AsFd for Listener {
@@ -137,12 +152,18 @@ impl Listener {
         }
     }
 
+    /// Which file the socket has; `None`: it has none.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(.., file) => Some(*file),
+        }
+    }
+
     /// Removes the socket's file.
     pub(crate) fn remove(&self) {
-        if let Self::Unix(_, path, ours) = self
-            && fs::symlink_metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == *ours)
-        {
-            let _ = fs::remove_file(path);
+        if let Self::Unix(_, path, ours) = self {
+            remove(path, *ours);
         }
     }
 }
@@ -214,6 +235,20 @@ mod tests {
         {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_another_process_has_bound_is_not_taken_for_the_one_in_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = Address::Unix(directory.path().join("socket"));
+        let first = address.bind().unwrap();
+        fs::remove_file(address.path().unwrap()).unwrap();
+        let other = address.bind().unwrap();
+        let socket = first.as_fd().try_clone_to_owned().unwrap();
+        listener(&address, socket, first.file()).remove();
+        assert!(address.path().unwrap().exists());
+        other.remove();
+        assert!(!address.path().unwrap().exists());
     }
 
     #[test]

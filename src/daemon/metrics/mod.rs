@@ -4,7 +4,7 @@ mod address;
 mod http;
 mod text;
 
-pub(crate) use address::Address;
+pub(crate) use address::{Address, FileId};
 
 use crate::failure::{Exit, Failure};
 use crate::vfs::Vfs;
@@ -33,6 +33,18 @@ pub(crate) struct Bound {
     /// As [`Address`] is written.
     pub(crate) address: String,
     pub(crate) socket: OwnedFd,
+    /// The socket's file, if it has one and the process has told of it.
+    pub(crate) file: Option<FileId>,
+}
+
+impl Bound {
+    /// Removes the socket's file, if it was bound to `address`.
+    pub(crate) fn remove(&self, address: &Address) {
+        let is_bound_there = self.address == address.to_string();
+        if let (Some(path), Some(file), true) = (address.path(), self.file, is_bound_there) {
+            address::remove(path, file);
+        }
+    }
 }
 
 impl Metrics {
@@ -44,7 +56,7 @@ impl Metrics {
         let bound = bound.filter(|bound| bound.address == address.to_string());
         let is_ours = bound.is_none();
         let listener = match bound {
-            Some(bound) => address::listener(address, bound.socket),
+            Some(bound) => address::listener(address, bound.socket, bound.file),
             None => address
                 .bind()
                 .map_err(|e| Failure::new(Exit::Mount, e).context(format!("metrics={address}")))?,
@@ -57,9 +69,9 @@ impl Metrics {
         self.is_ours = is_ours;
     }
 
-    /// The address, and the socket that is bound to it.
-    pub(crate) fn bound(&self) -> (String, BorrowedFd<'_>) {
-        (self.address.to_string(), self.listener.as_fd())
+    /// The address, the socket that is bound to it, and which file that has.
+    pub(crate) fn bound(&self) -> (String, BorrowedFd<'_>, Option<FileId>) {
+        (self.address.to_string(), self.listener.as_fd(), self.listener.file())
     }
 
     /// Answers connections on a thread of its own.
@@ -135,5 +147,32 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_socket_is_removed_where_the_user_has_named_it_and_no_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let named = |name: &str| Address::Unix(directory.path().join(name));
+        let (address, elsewhere) = (named("socket"), named("elsewhere"));
+        let path = address.path().unwrap();
+        let listener = address.bind().unwrap();
+        let socket = listener.as_fd().try_clone_to_owned().unwrap();
+        let bound = Bound { address: address.to_string(), socket, file: listener.file() };
+        bound.remove(&elsewhere);
+        assert!(path.exists());
+        let moved = directory.path().join("moved");
+        std::fs::rename(path, &moved).unwrap();
+        let other = address.bind().unwrap();
+        bound.remove(&address);
+        assert!(path.exists(), "it is another daemon's");
+        other.remove();
+        std::fs::rename(&moved, path).unwrap();
+        bound.remove(&address);
+        assert!(!path.exists());
     }
 }

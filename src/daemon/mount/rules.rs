@@ -67,7 +67,8 @@ pub(super) fn rules(request: &MountRequest, vfs: &Vfs, target: &Target) -> Rules
     }
     let reads = containers.iter().chain(&rules.reads);
     let writes = rules.writes.iter().chain(&rules.creates).chain(&rules.removes);
-    rules.capabilities = confine::needed(reads, writes);
+    let needed = confine::needed(reads, writes);
+    rules.capabilities.extend(needed);
     rules
 }
 

@@ -122,6 +122,7 @@ pub(super) fn find(request: &MountRequest) -> Result<Option<Found>, Failure> {
         Ok((found, settings)) => match obstacle(request, &found.told, &settings) {
             None => return Ok(Some(found)),
             Some(why) => {
+                found.told.remove_socket(request.settings.metrics.as_ref());
                 unmount(found.told);
                 why.to_owned()
             }

@@ -1,6 +1,6 @@
 //! What a worker tells its supervisor of the mount, and the supervisor the next worker, which may be of another version.
 
-use crate::daemon::metrics::Bound;
+use crate::daemon::metrics::{Address, Bound, FileId};
 use crate::daemon::serve::Serving;
 use crate::io::mount::mount_id::Made;
 use crate::io::process::workers::{Message, Messages};
@@ -41,8 +41,8 @@ const TAKES_AWAY: &[u8] = b"away";
 /// A status is a line for people, which may be cut.
 const MAX_STATUS_BYTES: usize = 1000;
 
-/// What a message begins with; five texts follow, each ended by a zero byte. Versions before this one send no fifth text, the
-/// ID of the mount, and pass over it.
+/// What a message begins with; six texts follow, each ended by a zero byte. Versions before this one do not send the last two,
+/// the ID of the mount and the file of the metrics' socket, and pass over them.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Head {
@@ -81,6 +81,7 @@ struct Texts<'a> {
     status: &'a str,
     metrics: &'a str,
     directory: Option<&'a Path>,
+    socket_file: Option<FileId>,
 }
 
 /// Tells the supervisor that the dead mount is taken away: should this process fail now, nobody else has unmounted it.
@@ -99,15 +100,16 @@ pub(super) fn tell(messages: &Messages, serving: &Serving) -> io::Result<()> {
     let texts = Texts {
         made: serving.mounted.made(),
         status: &serving.status,
-        metrics: bound.as_ref().map_or("", |(address, _)| address),
+        metrics: bound.as_ref().map_or("", |(address, ..)| address),
         directory: serving.target.directory(),
+        socket_file: bound.as_ref().and_then(|&(.., file)| file),
     };
     let (granted, mut descriptors) = match serving.mounted.handover() {
         Some((granted, devices)) => (Some(granted), devices),
         None => (None, Vec::new()),
     };
     let bytes = encode(serving.digest, granted, descriptors.len(), &texts);
-    descriptors.extend(bound.as_ref().map(|&(_, socket)| socket));
+    descriptors.extend(bound.as_ref().map(|&(_, socket, _)| socket));
     messages.send(&bytes, &descriptors)
 }
 
@@ -129,8 +131,10 @@ fn encode(
     let status = &status[..status.len().min(MAX_STATUS_BYTES)];
     let directory = texts.directory.map_or(&b""[..], |path| path.as_os_str().as_bytes());
     let id = texts.made.id.map_or(String::new(), |id| id.to_string());
-    let device = texts.made.device.as_bytes();
-    for text in [device, status, texts.metrics.as_bytes(), directory, id.as_bytes()] {
+    let file = texts.socket_file.map(|(device, inode)| format!("{device} {inode}"));
+    let file = file.unwrap_or_default();
+    let (device, metrics) = (texts.made.device.as_bytes(), texts.metrics.as_bytes());
+    for text in [device, status, metrics, directory, id.as_bytes(), file.as_bytes()] {
         bytes.extend_from_slice(text);
         bytes.push(0);
     }
@@ -151,6 +155,7 @@ impl Told {
         let directory = texts.next().filter(|path| !path.is_empty());
         let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
         let id = texts.next().and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+        let file = texts.next().and_then(socket_file);
         let made = Made { device, id };
         let devices = usize::from(u16::from_le_bytes(head.devices));
         let metrics = match address.is_empty() {
@@ -158,7 +163,7 @@ impl Told {
             false if descriptors.len() == devices + 1 => descriptors.pop(),
             false => None,
         };
-        let metrics = metrics.map(|socket| Bound { address, socket });
+        let metrics = metrics.map(|socket| Bound { address, socket, file });
         // With fewer, requests would be lost that were taken through the others.
         let is_whole = descriptors.len() == devices && devices > 0 && head.has_granted == 1;
         let is_cut = descriptors.len() < devices;
@@ -213,6 +218,7 @@ impl Told {
             status: &self.status,
             metrics: self.metrics.as_ref().map_or("", |bound| &bound.address),
             directory: self.directory.as_deref(),
+            socket_file: self.metrics.as_ref().and_then(|bound| bound.file),
         };
         let granted = self.handover.as_ref().map(|handover| handover.granted);
         let devices = self.handover.iter().flat_map(|handover| &handover.devices);
@@ -240,11 +246,24 @@ impl Told {
         self.made.device.is_empty()
     }
 
+    /// Removes the file of the metrics' socket: the mount has ended, and no process that serves it does that. `address`: what the
+    /// user has named. No other file is removed: a container may have taken over the process that told.
+    pub(super) fn remove_socket(&self, address: Option<&Address>) {
+        if let (Some(bound), Some(address)) = (&self.metrics, address) {
+            bound.remove(address);
+        }
+    }
+
     pub(super) fn resumed(self, supervisor: &Messages) -> Resumed<'_> {
         let Self { handover, digest, metrics, made, _label, .. } = self;
         let (supervisor, is_next) = (Some(supervisor), true);
         Resumed { supervisor, is_next, handover, made, _label, digest, metrics }
     }
+}
+
+fn socket_file(text: &[u8]) -> Option<FileId> {
+    let (device, inode) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    Some((device.parse().ok()?, inode.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -260,6 +279,7 @@ mod tests {
             status: "60 samples",
             metrics: "localhost:9100",
             directory: Some(directory),
+            socket_file: Some((8, 4711)),
         };
         let socket = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let mut bytes = encode([7; DIGEST_BYTES], Some(Granted::default()), 2, &texts);
@@ -270,11 +290,14 @@ mod tests {
         let told = hear(&bytes, 3).unwrap();
         assert_eq!((told.digest, told.made), ([7; DIGEST_BYTES], made));
         assert_eq!(told.handover.unwrap().devices.len(), 2);
-        assert_eq!(told.metrics.unwrap().address, "localhost:9100");
+        let bound = told.metrics.unwrap();
+        assert_eq!((bound.address.as_str(), bound.file), ("localhost:9100", Some((8, 4711))));
         assert_eq!(told.directory.as_deref(), Some(directory));
-        // A program before this one sends no ID.
-        let older = hear(&bytes[..bytes.len() - "36.4711\0".len()], 3).unwrap();
+        // A program before this one sends neither ID nor file.
+        let later = "36.4711\0".len() + "8 4711\0".len();
+        let older = hear(&bytes[..bytes.len() - later], 3).unwrap();
         assert_eq!((older.made.device.as_str(), older.made.id), ("0:51", None));
+        assert_eq!(older.metrics.unwrap().file, None);
         let mut cut = hear(&bytes, 1).unwrap();
         assert!(cut.handover.is_none() && cut.metrics.is_none());
         cut.complete(hear(&bytes, 3));

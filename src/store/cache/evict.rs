@@ -2,11 +2,12 @@
 
 use super::directory::Directory;
 use super::key::EntryId;
-use super::lease::{InUse, in_use};
+use super::lease::in_use;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Once;
 use std::time::SystemTime;
 
 /// The unit of `st_blocks`.
@@ -51,14 +52,24 @@ fn entry(directory: &Directory, id: EntryId) -> Option<Stored> {
 }
 
 /// Removes entries that are neither open nor pinned, until `bytes` are freed: first other versions of objects that are
-/// in use, then the least recently used entries. Returns the removed entries.
+/// in use, then the least recently used entries. Returns the removed entries. Removes none if it is not known which ones are
+/// open.
 pub(super) fn evict(
     directory: &Directory,
     mut entries: Vec<Stored>,
     bytes: u64,
 ) -> io::Result<Vec<Stored>> {
     let locked = directory.lock_exclusively()?;
-    let InUse { entries: used, .. } = in_use(directory, true)?;
+    let found = in_use(directory, true)?;
+    if let Some(why) = found.unknown {
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            let entries = directory.entries();
+            tracing::warn!("{}: no object is evicted: cannot read {why}", entries.display());
+        });
+        return Ok(Vec::new());
+    }
+    let used = found.entries;
     let objects: HashSet<&[u8]> = used.keys().map(EntryId::object).collect();
     entries.retain(|entry| !entry.is_pinned && !used.contains_key(&entry.id));
     entries.sort_by_key(|entry| (!objects.contains(entry.id.object()), entry.last_used));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const SLOT_BYTES: u64 = EntryId::BYTES as u64;
@@ -101,10 +101,7 @@ impl Lease {
         let name = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
         let mine = name(&self.file.file)?;
         for found in fs::read_dir(directory.users())? {
-            let file = match open_plain(&found?.path(), false) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened?,
-            };
+            let Some(file) = open_lease(&found?.path())? else { continue };
             if name(&file)? == mine {
                 continue;
             }
@@ -147,6 +144,8 @@ pub(super) struct InUse {
     pub(super) processes: usize,
     /// For each open entry, the number of processes that have it open.
     pub(super) entries: HashMap<EntryId, usize>,
+    /// Why it is not known what one of the processes has open, which may be any entry.
+    pub(super) unknown: Option<io::Error>,
 }
 
 /// Finds the open entries. The caller has locked the directory, exclusively if this `removes` the files of processes
@@ -155,7 +154,15 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
     let mut in_use = InUse::default();
     for found in fs::read_dir(directory.users())? {
         let path = found?.path();
-        let Ok(file) = open_plain(&path, false) else { continue };
+        let file = match open_lease(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => continue,
+            Err(error) => {
+                in_use.processes += 1;
+                in_use.unknown = Some(error);
+                continue;
+            }
+        };
         if file.try_lock_shared().is_ok() {
             if removes {
                 let _ = fs::remove_file(&path);
@@ -171,6 +178,21 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
         }
     }
     Ok(in_use)
+}
+
+/// Opens the file of a process; `None` if it is gone.
+///
+/// # Errors
+/// It cannot be opened, for example as the file of another user: nobody knows whether its process runs.
+fn open_lease(path: &Path) -> io::Result<Option<File>> {
+    match open_plain(path, false) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let text = format!("{}, which names what is in use: {error}", path.display());
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
 }
 
 /// The entries that a lease file names.

@@ -111,11 +111,15 @@ impl Contents {
     /// Removes these objects, except those in use. Returns the removed ones.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// The directory cannot be written, or it is not known which objects are in use.
     pub fn remove<'a>(&self, objects: &[&'a CachedObject]) -> io::Result<Vec<&'a CachedObject>> {
         let mut removed = Vec::new();
         let locked = self.directory.lock_exclusively()?;
-        let used = in_use(&self.directory, true)?.entries;
+        let found = in_use(&self.directory, true)?;
+        if let Some(error) = found.unknown {
+            return Err(error);
+        }
+        let used = found.entries;
         for object in objects.iter().filter(|object| !used.contains_key(&object.id)) {
             evict::discard(&self.directory, &object.id)?;
             removed.push(*object);

@@ -281,7 +281,7 @@ impl Mount {
     #[track_caller]
     pub(crate) fn wait_until_change_is_noticed(&self, file: &str) {
         let _ = fs::metadata(self.path(file));
-        wait_until("the change is noticed", Duration::from_secs(10), || !self.bad().is_empty());
+        wait_until("the change is noticed", Duration::from_secs(30), || !self.bad().is_empty());
     }
 
     /// Stops the daemon: it answers nothing until SIGCONT.

@@ -34,7 +34,7 @@ fn announce(mount: &Mount, order: &[usize]) {
 #[track_caller]
 fn wait_for_prefetch(mount: &Mount, announced: usize) {
     let heard = || figure(mount, "prefetch.announced") == announced as u64;
-    wait_until("the daemon has heard of it", Duration::from_secs(10), heard);
+    wait_until("the daemon has heard of it", Duration::from_secs(30), heard);
     let (mut last, mut since) = (u64::MAX, Instant::now());
     wait_until("it is fetched, or there is no room", Duration::from_secs(30), || {
         let done = figure(mount, "prefetch.done");

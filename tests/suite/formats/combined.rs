@@ -117,7 +117,7 @@ fn what_is_announced_is_read_in_that_order_and_right() {
             drop(file);
             let announced = || mount.stats()["prefetch"]["announced"].as_u64().unwrap();
             let all = expected.len() as u64;
-            wait_until("all is announced", Duration::from_secs(10), || announced() >= all);
+            wait_until("all is announced", Duration::from_secs(30), || announced() >= all);
             for (path, bytes) in expected.iter().rev() {
                 assert!(mount.read(path).unwrap() == *bytes, "{name}: {path}");
             }

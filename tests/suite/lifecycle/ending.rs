@@ -242,9 +242,9 @@ fn lazy_umount_while_files_are_read_lets_the_readers_finish() {
     });
 }
 
-/// Four readers; `end` happens to the mount; all of them must fail shortly after.
+/// Four readers; `end` happens to the mount; all of them must fail after it.
 #[track_caller]
-fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
+fn readers_fail_after(mount: &Mount, end: impl FnOnce()) {
     let enough = AtomicBool::new(false);
     let started: Vec<_> = (0..4).map(|_| AtomicBool::new(false)).collect();
     std::thread::scope(|scope| {
@@ -259,7 +259,7 @@ fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
         wait_until("all read", IN_TIME, all);
         end();
         let start = Instant::now();
-        while start.elapsed() < SHORTLY && !readers.iter().all(|reader| reader.is_finished()) {
+        while start.elapsed() < IN_TIME && !readers.iter().all(|reader| reader.is_finished()) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let finished = readers.iter().filter(|reader| reader.is_finished()).count();
@@ -280,7 +280,7 @@ fn readers_fail_shortly_after(mount: &Mount, end: impl FnOnce()) {
 fn a_killed_daemon_fails_its_readers_at_once_and_the_next_mount_works() {
     for_each_transport(|transport| {
         let mut mount = unsupervised(transport);
-        readers_fail_shortly_after(&mount, || send(&mount, Signal::SIGKILL));
+        readers_fail_after(&mount, || send(&mount, Signal::SIGKILL));
         mount.wait_for_end();
         let asked = nix::sys::statvfs::statvfs(mount.point());
         assert_eq!(asked.err(), Some(nix::errno::Errno::ENOTCONN));
@@ -303,7 +303,7 @@ fn readers_that_wait_for_a_stuck_daemon_fail_when_it_is_killed() {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!reader.is_finished());
         send(&mount, Signal::SIGKILL);
-        wait_until("the reader is let go", SHORTLY, || reader.is_finished());
+        wait_until("the reader is let go", IN_TIME, || reader.is_finished());
         reader.join().unwrap().unwrap_err();
     });
 }
@@ -329,7 +329,7 @@ fn an_aborted_connection_fails_its_readers_and_leaves_no_mount() {
         let mount = mount(transport);
         let fusectl = Fusectl::new().unwrap();
         let connection = nix::sys::stat::minor(fs::metadata(mount.point()).unwrap().dev());
-        readers_fail_shortly_after(&mount, || fusectl.abort(connection).unwrap());
+        readers_fail_after(&mount, || fusectl.abort(connection).unwrap());
         mount.wait_for_end();
         wait_until("it is unmounted", IN_TIME, || !mount.is_mounted());
     });

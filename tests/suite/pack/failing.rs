@@ -192,7 +192,7 @@ fn an_interrupt_leaves_nothing_behind_also_within_a_large_file() {
             let took = start.elapsed();
             assert_eq!(outcome.code, 130, "{}", outcome.stderr);
             assert!(outcome.stderr.contains("interrupted"), "{}", outcome.stderr);
-            assert!(took < Duration::from_secs(10), "{files} files: it took {took:?}");
+            assert!(took < Duration::from_secs(20), "{files} files: it took {took:?}");
             assert_eq!(names_in(work.path()), ["in"]);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
 
 const BLOCK: u64 = 8 << 20;
 
@@ -269,5 +270,28 @@ fn daemons_of_one_node_fetch_each_block_once() {
             "{four} GETs of four daemons, {one} of one: {ranges:?}"
         );
         assert!(sent <= length + length / 50, "{sent} bytes of {length} in {blocks} blocks");
+    });
+}
+
+#[test]
+fn a_confined_daemon_of_root_keeps_the_right_to_the_files_of_others_in_a_shared_cache() {
+    /// A group to which root does not belong.
+    const GROUP: u32 = 65_533;
+    const DAC_OVERRIDE: u64 = 1 << 1;
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let samples = even_samples(3, 5000);
+        let remote = Remote::with_samples(&samples);
+        fs::create_dir(remote.cache()).unwrap();
+        chown(remote.cache(), None, Some(GROUP)).unwrap();
+        fs::set_permissions(remote.cache(), fs::Permissions::from_mode(0o2770)).unwrap();
+        let mount = remote.data(transport, &["sandbox=auto"]);
+        let status = fs::read_to_string(format!("/proc/{}/status", mount.pid())).unwrap();
+        let kept = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        let kept = u64::from_str_radix(kept.trim(), 16).unwrap();
+        assert_ne!(kept & DAC_OVERRIDE, 0, "{status}");
+        check(&mount, &samples, 0..3);
     });
 }

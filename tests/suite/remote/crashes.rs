@@ -76,9 +76,9 @@ fn another_daemon_fetches_what_a_killed_one_was_fetching() {
         let second = remote.data(transport, &[]);
         remote.store.rule(Rule::gets(Fault::Hang));
         announce(&first, &(0..100).collect::<Vec<_>>());
-        wait_until("it fetches", Duration::from_secs(10), || remote.store.in_flight() > 0);
+        wait_until("it fetches", Duration::from_secs(30), || remote.store.in_flight() > 0);
         kill(Pid::from_raw(first.pid()), Signal::SIGKILL).unwrap();
-        wait_until("it is gone", Duration::from_secs(10), || !first.is_served());
+        wait_until("it is gone", Duration::from_secs(30), || !first.is_served());
         remote.store.heal();
         check(&second, &samples, shuffled(100, 1));
     });

@@ -181,7 +181,7 @@ fn the_store_takes_its_time_and_hangs_until_it_is_healed() {
         store.rule(Rule::gets(fault));
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| ask(&store, "GET /bucket/a%20b", ""));
-            wait_until("it has come", Duration::from_secs(10), || store.in_flight() == 1);
+            wait_until("it has come", Duration::from_secs(30), || store.in_flight() == 1);
             std::thread::sleep(Duration::from_millis(50));
             assert!(!reader.is_finished());
             store.heal();

@@ -241,7 +241,7 @@ fn a_daemon_that_cannot_go_on_while_its_mount_lives_is_followed_by_another() {
         });
         next_after(&mount, mount.pid());
         assert!(mount.log().contains("cannot go on"), "{}", mount.log());
-        wait_until("it is read", Duration::from_secs(10), || {
+        wait_until("it is read", LIMIT, || {
             mount.read(name(3)).is_ok_and(|bytes| bytes == samples[3])
         });
         assert!(is_running(supervisor));

@@ -109,7 +109,10 @@ fn the_socket_of_metrics_goes_from_one_process_to_the_next_and_is_removed_in_the
 #[test]
 fn a_signal_to_end_while_nobody_serves_unmounts() {
     for_each_transport(|transport| {
-        let mount = Mount::with_samples(transport, &content(), &["restarts=1000"]);
+        let directory = temp_dir();
+        let socket = directory.path().join("metrics");
+        let option = format!("metrics=unix:{}", socket.display());
+        let mount = Mount::with_samples(transport, &content(), &["restarts=1000", &option]);
         let supervisor = parent_of(mount.pid());
         // Each death at once makes the next pause longer. Some die before they can tell of their mount.
         wait_until("nobody serves", LIMIT, || {
@@ -122,6 +125,7 @@ fn a_signal_to_end_while_nobody_serves_unmounts() {
         send(supervisor, Signal::SIGTERM);
         wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         assert!(!mount.is_mounted(), "{}", mount.log());
+        assert!(!socket.exists(), "the socket of the metrics");
     });
 }
 

@@ -46,6 +46,8 @@ impl Supervision<'_> {
         if let Some(ready) = self.ready.take() {
             ready.report(code);
         }
+        // One that was told to end at once has left it.
+        self.remove_socket();
         // One that could not unmount, or was not to wait for that, leaves a dead mount.
         if code != Exit::Ok as u8
             && let Some(made) = self.told.as_ref().map(|told| told.made.clone())
@@ -114,8 +116,16 @@ impl Supervision<'_> {
         if !self.hung.is_empty() || !self.workers.is_empty() || self.upgrades > 0 {
             self.abort();
         }
+        self.remove_socket();
         // That closes the descriptors.
         self.told = None;
         *self.ready = None;
+    }
+
+    /// Removes the file of the metrics' socket, which nobody answers any more.
+    pub(super) fn remove_socket(&self) {
+        if let Some(told) = &self.told {
+            told.remove_socket(self.request.settings.metrics.as_ref());
+        }
     }
 }

@@ -107,6 +107,7 @@ impl Supervision<'_> {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
+        self.remove_socket();
         // One whose connection was aborted is still there, dead. What has taken its place since is left alone: without its ID,
         // by its number it could be a new mount.
         let made = self.told.take().map(|told| told.made).filter(|made| made.id.is_some());

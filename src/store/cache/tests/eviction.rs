@@ -25,13 +25,18 @@ fn fill_new(cache: &Cache, url: &str) -> bool {
 /// Measures while so many entries are open, which evicts until there is room for another block. A
 /// measurement in the background, as on a busy machine, ends before: both might evict.
 fn measure(cache: &Cache, open: usize) {
+    end_measurement(cache, open);
+    cache.room.look().unwrap();
+}
+
+/// Waits for the end of a measurement in the background, while so many entries are open.
+fn end_measurement(cache: &Cache, open: usize) {
     let deadline = Instant::now() + Duration::from_mins(1);
     // Each open entry holds the room, and so does what measures.
     while Arc::strong_count(&cache.room) > 1 + open {
         assert!(Instant::now() < deadline, "the measurement never ends");
         std::thread::sleep(Duration::from_millis(1));
     }
-    cache.room.look().unwrap();
 }
 
 /// Fills the first blocks of an entry of 8, until there are so many.
@@ -78,6 +83,28 @@ fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_p
 }
 
 #[test]
+fn nothing_is_evicted_or_removed_while_it_is_not_known_what_a_process_has_open() {
+    let directory = place();
+    let cache = limited(&directory, 3);
+    // A link is not followed: it cannot be opened, as the file of another user.
+    let unknown = directory.path().join("objects/users/user-other");
+    std::os::unix::fs::symlink("none", &unknown).unwrap();
+    let all = ["s3://b/1", "s3://b/2", "s3://b/3"];
+    for url in all {
+        assert!(fill_new(&cache, url), "{url}");
+    }
+    assert_eq!(urls(&directory), all);
+    let contents = Contents::open(directory.path()).unwrap().unwrap();
+    let listed = contents.list().unwrap();
+    let refused = contents.remove(&[&listed[0]]).unwrap_err().to_string();
+    assert!(refused.contains("user-other"), "{refused}");
+    assert_eq!(urls(&directory), all);
+    fs::remove_file(unknown).unwrap();
+    measure(&cache, 0);
+    assert_eq!(urls(&directory), all[1..]);
+}
+
+#[test]
 fn other_versions_of_an_object_in_use_are_evicted_first() {
     let directory = place();
     let cache = limited(&directory, 3);
@@ -109,6 +136,8 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
     other.room.look().unwrap();
     let Claim::Fetch(fetching) = theirs.claim(left[1]) else { panic!() };
     assert!(matches!(theirs.claim(left[2]), Claim::NoRoom));
+    // It would count as used what is given back before its end.
+    end_measurement(&other, 1);
     drop(fetching);
     assert!(fill(&theirs, left[2]));
 }

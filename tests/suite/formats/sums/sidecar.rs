@@ -100,7 +100,7 @@ fn an_announced_sample_that_is_bad_is_found_before_it_is_asked_for() {
         drop_cached(&File::open(&source).unwrap());
         let mount = Mount::new(transport, &source, &["rw"]);
         fs::write(mount.path(".ffrfs/prefetch"), "d/1.bin\nd/2.bin\nd/6.bin\n").unwrap();
-        wait_until("all three are dealt with", Duration::from_secs(10), || {
+        wait_until("all three are dealt with", Duration::from_secs(30), || {
             let prefetch = &mount.stats()["prefetch"];
             // What has come is counted before it is compared.
             prefetch["done"] == 3 && prefetch["in_flight"] == 0
