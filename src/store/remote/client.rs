@@ -41,8 +41,9 @@ pub trait Client: Send + Sync {
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Body, StoreError>>;
 
-    /// The objects whose keys begin with that of `prefix`, in order, each with its length and version.
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>>;
+    /// The objects whose keys begin with that of `prefix`, in order, each with its length and version. An item is a page,
+    /// the answer to a request of its own, and may have no object.
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Vec<Object>, StoreError>>;
 
     /// Where the credentials of the requests come from, in words without secrets; looks for them. `None` for unsigned
     /// requests.

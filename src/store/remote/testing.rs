@@ -9,7 +9,8 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
 /// The response to a request for bytes.
@@ -43,6 +44,8 @@ pub(crate) struct MemoryStore {
 struct State {
     answers: VecDeque<Answer>,
     asked: Vec<Range<u64>>,
+    /// The time that each page of a listing takes, and the number of its objects.
+    pages: Vec<(Duration, usize)>,
 }
 
 /// The bytes of an object of this length.
@@ -61,13 +64,19 @@ impl MemoryStore {
     }
 
     pub(crate) fn with(length: usize, latency: Duration, piece: (usize, Duration)) -> Arc<Self> {
-        let (bytes, state) = (Bytes::from(content(length)), Mutex::default());
+        let state = State { pages: vec![(Duration::ZERO, 1)], ..State::default() };
+        let (bytes, state) = (Bytes::from(content(length)), Mutex::new(state));
         Arc::new(Self { bytes, latency, piece, state })
     }
 
     /// Sets the responses to the next requests; later ones are good.
     pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         self.lock().answers.extend(answers);
+    }
+
+    /// Sets the pages of listings: the time that each takes, and the number of its objects.
+    pub(crate) fn set_pages(&self, pages: impl IntoIterator<Item = (Duration, usize)>) {
+        self.lock().pages = pages.into_iter().collect();
     }
 
     /// The ranges of all requests so far.
@@ -87,6 +96,15 @@ impl MemoryStore {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until something has happened, also on a machine that is busy with other work.
+pub(crate) fn wait_until(what: &str, has_happened: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !has_happened() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it has not happened in time: {what}");
+        thread::yield_now();
     }
 }
 
@@ -151,7 +169,12 @@ impl Client for MemoryStore {
         })
     }
 
-    fn list<'a>(&'a self, _: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
-        stream::once(async { Ok(self.object()) }).boxed()
+    fn list<'a>(&'a self, _: &'a Location) -> BoxStream<'a, Result<Vec<Object>, StoreError>> {
+        let pages = stream::iter(self.lock().pages.clone());
+        let pages = pages.then(move |(time, objects)| async move {
+            sleep(time).await;
+            Ok(vec![self.object(); objects])
+        });
+        pages.boxed()
     }
 }

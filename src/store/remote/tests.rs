@@ -3,7 +3,7 @@
 use super::counters::Counters;
 use super::engine::{Engine, Get};
 use super::requests::{Observer, Request};
-use super::testing::{Answer, MemoryStore, content, location};
+use super::testing::{Answer, MemoryStore, content, location, wait_until};
 use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
 use crate::format::Source;
 use crate::io::ReadError;
@@ -290,9 +290,7 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     let crate::store::Bytes::Remote(remote) = part.bytes() else { panic!("it is remote") };
     read(&part, 1_200_000..1_300_000);
     // Readers are served before the block is in the file.
-    while remote.pin(&(MIB..2 * MIB)).is_none() {
-        thread::yield_now();
-    }
+    wait_until("the block is in the file", || remote.pin(&(MIB..2 * MIB)).is_some());
     // Two readers have had the same bytes: what the first one distrusts is absent for the second.
     assert!(remote.distrust(1_200_000..1_300_000) && remote.distrust(1_200_000..1_300_000));
     read(&part, 1_200_000..1_300_000);
@@ -373,11 +371,8 @@ impl Observer for JoinsAtTheEnd {
         };
         // This is a thread of the runtime, which would begin what it is asked for once it has returned.
         thread::scope(|scope| drop(scope.spawn(join)));
-        let start = Instant::now();
-        while self.counters.joins.load(Ordering::Relaxed) == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "the request has not ended yet");
-            thread::yield_now();
-        }
+        let is_joined = || self.counters.joins.load(Ordering::Relaxed) > 0;
+        wait_until("the request has not ended yet, and the other reader joins it", is_joined);
     }
 }
 

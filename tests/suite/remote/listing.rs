@@ -53,6 +53,8 @@ fn shards_are_listed_and_not_looked_up_one_by_one() {
         assert_eq!(summary.heads, 0, "{:#?}", remote.store.requests());
         assert!((7..=8).contains(&summary.lists), "{} pages", summary.lists);
         assert!(summary.gets <= 2 * 60, "{} GETs", summary.gets);
+        let counted = mount.stats()["remote"]["lists"].as_u64().unwrap();
+        assert!(counted >= 7, "{counted} of them are counted");
         mount.unmount();
     });
 }

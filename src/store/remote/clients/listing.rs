@@ -4,7 +4,7 @@ use super::answer::{self, Texts};
 use super::web::malformed;
 use crate::store::remote::{Location, Object, StoreError};
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use std::collections::HashMap;
 
 /// The maximum length of a page: 5,000 keys of 1 KiB, each byte of which may be an XML entity.
@@ -16,11 +16,11 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// The objects of all pages; the first call of `page` gets no token.
+/// The objects of each page; the first call of `page` gets no token.
 pub(super) fn pages<'a>(
     prefix: &'a Location,
     page: impl Fn(Option<String>) -> BoxFuture<'a, Result<Page, StoreError>> + Send + 'a,
-) -> BoxStream<'a, Result<Object, StoreError>> {
+) -> BoxStream<'a, Result<Vec<Object>, StoreError>> {
     let pages = stream::try_unfold(Some(None), move |token: Option<Option<String>>| {
         let asked = token.clone().flatten();
         let next = token.map(&page);
@@ -33,11 +33,10 @@ pub(super) fn pages<'a>(
                     "the list never ends: its next page is the same one",
                 ));
             }
-            let objects = stream::iter(objects.into_iter().map(Ok));
             Ok::<_, StoreError>(Some((objects, next.map(Some))))
         }
     });
-    pages.try_flatten().boxed()
+    pages.boxed()
 }
 
 fn page_texts(prefix: &Location, xml: &str, record: &str) -> Result<Texts, StoreError> {

@@ -1,9 +1,9 @@
 //! Requests to servers that redirect, to a mirror or to a signed URL that expires.
 
 use super::web::{Refused, Web, malformed};
-use crate::store::remote::{ErrorKind, Location, StoreError};
+use crate::store::remote::{Location, StoreError};
 use reqwest::header::{HeaderMap, LOCATION};
-use reqwest::{Method, Request, Response, Url};
+use reqwest::{Method, Request, Response, StatusCode, Url};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +26,42 @@ pub(super) struct Ask<'a> {
 /// Connections, and the remembered targets of redirections.
 pub(super) struct Redirects {
     web: Web,
-    targets: Mutex<HashMap<String, Url>>,
+    targets: Mutex<HashMap<String, Target>>,
+}
+
+/// Where a URL was redirected to.
+#[derive(Clone, PartialEq, Eq)]
+struct Target {
+    url: Url,
+    /// How often it has sent a range since then.
+    answers: u64,
+}
+
+/// A request to a remembered target, which is forgotten if it does not answer: also if the request is given up, as one that hangs
+/// is. It stays if it has answered another request meanwhile, such as the hedge of this one.
+struct Trial<'a> {
+    servers: &'a Redirects,
+    asked: &'a Url,
+    target: Target,
+}
+
+impl Trial<'_> {
+    fn succeeded(&self) {
+        let mut targets = self.servers.targets();
+        let target = targets.get_mut(self.asked.as_str());
+        if let Some(target) = target.filter(|target| target.url == self.target.url) {
+            target.answers += 1;
+        }
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        let mut targets = self.servers.targets();
+        if targets.get(self.asked.as_str()) == Some(&self.target) {
+            targets.remove(self.asked.as_str());
+        }
+    }
 }
 
 impl Redirects {
@@ -39,28 +74,40 @@ impl Redirects {
         &self.web
     }
 
-    fn targets(&self) -> MutexGuard<'_, HashMap<String, Url>> {
+    fn targets(&self) -> MutexGuard<'_, HashMap<String, Target>> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The response to GET, from the target that the last request for this URL was redirected to, while that works.
+    fn remember(&self, asked: &Url, url: Url) {
+        let mut targets = self.targets();
+        if targets.len() >= MOST_TARGETS {
+            targets.clear();
+        }
+        targets.insert(asked.as_str().to_owned(), Target { url, answers: 0 });
+    }
+
+    fn trial<'a>(&'a self, asked: &'a Url) -> Option<Trial<'a>> {
+        let target = self.targets().get(asked.as_str()).cloned()?;
+        Some(Trial { servers: self, asked, target })
+    }
+
+    /// The response to GET for a range, from the target that the last request for this URL was redirected to, while that works.
     pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Response, Refused> {
-        let target = self.targets().get(ask.url.as_str()).cloned();
-        if let Some(target) = target {
-            match self.one(ask, &target).await {
-                Ok(answer) if answer.status().is_success() => return Ok(answer),
-                Err(refused) if !is_of_target(&refused.error) => return Err(refused),
+        if let Some(trial) = self.trial(&ask.url) {
+            match self.one(ask, &trial.target.url).await {
+                Ok(answer) if answer.status() == StatusCode::PARTIAL_CONTENT => {
+                    trial.succeeded();
+                    return Ok(answer);
+                }
+                // The request is sent again after a pause, to the server that redirects.
+                Err(refused) if refused.error.is_passing() => return Err(refused),
                 // The target has expired, or moved.
-                _ => drop(self.targets().remove(ask.url.as_str())),
+                _ => {}
             }
         }
         let (url, answer) = self.follow(ask).await?;
         if url != ask.url {
-            let mut targets = self.targets();
-            if targets.len() >= MOST_TARGETS {
-                targets.clear();
-            }
-            targets.insert(ask.url.as_str().to_owned(), url);
+            self.remember(&ask.url, url);
         }
         Ok(answer)
     }
@@ -89,11 +136,6 @@ impl Redirects {
     }
 }
 
-/// Whether a refusal of the target may be mended by asking the redirecting server again.
-fn is_of_target(error: &StoreError) -> bool {
-    matches!(error.kind, ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Refused)
-}
-
 /// The target of a redirection.
 pub(super) fn next(location: &Location, url: &Url, headers: &HeaderMap) -> Result<Url, StoreError> {
     let target = headers.get(LOCATION).and_then(|target| target.to_str().ok());
@@ -105,4 +147,27 @@ pub(super) fn next(location: &Location, url: &Url, headers: &HeaderMap) -> Resul
         return Err(malformed(location, "the server redirects from https to http"));
     }
     Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::remote::RemoteOptions;
+
+    #[test]
+    fn a_target_that_does_not_answer_is_forgotten_unless_it_answers_another_request_meanwhile() {
+        let servers = Redirects::new(Web::new(&RemoteOptions::default()).expect("connections"));
+        let url = |text| Url::parse(text).expect("a URL");
+        let asked = url("http://a/x");
+        servers.remember(&asked, url("http://b/y"));
+        let slow = servers.trial(&asked).expect("a target");
+        let fast = servers.trial(&asked).expect("the same target");
+        fast.succeeded();
+        drop(fast);
+        drop(slow);
+        let last = servers.trial(&asked);
+        assert!(last.is_some());
+        drop(last);
+        assert!(servers.trial(&asked).is_none());
+    }
 }

@@ -9,6 +9,7 @@ use crate::store::remote::{Client, ErrorKind, Location, Object, RemoteOptions, S
 use futures_util::TryStreamExt;
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Reads a range to its end.
@@ -178,6 +179,36 @@ fn secrets_of_one_server_do_not_go_to_another_and_an_expired_target_is_asked_for
     assert!(!target.heads().concat().contains("secret"));
 }
 
+#[test]
+fn a_target_that_fails_or_hangs_is_forgotten() {
+    for hangs in [false, true] {
+        // Once it has answered the first request, it goes down.
+        let down = Server::new(move |head| match (head.contains("bytes=0-0"), hangs) {
+            (true, _) => answer("206", &[TAG, "Content-Range: bytes 0-0/10"], "a"),
+            (false, false) => answer("503", &[], ""),
+            (false, true) => {
+                std::thread::sleep(Duration::from_secs(20));
+                String::new()
+            }
+        });
+        let up = Server::new(|_| answer("206", &[TAG, TAKEN], "2345"));
+        let targets = [&down, &up].map(|server| format!("Location: {}/y", server.url));
+        let times = AtomicUsize::new(0);
+        let origin = Server::new(move |_| {
+            let time = times.fetch_add(1, Relaxed);
+            answer("302", &[&targets[time.min(1)]], "")
+        });
+        let (client, location) = http(&format!("{}/x", origin.url), &RemoteOptions::default());
+        let object = run(client.head(&location)).expect("an object");
+        let given_up = run(async {
+            tokio::time::timeout(Duration::from_millis(300), client.get(&object, 2..6)).await
+        });
+        assert!(!matches!(given_up, Ok(Ok(_))));
+        assert_eq!(read(&client, &object, 2..6).expect("data"), "2345");
+        assert_eq!((origin.heads().len(), up.heads().len()), (2, 1));
+    }
+}
+
 const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "s")];
 
 fn s3(server: &Server) -> (S3, Location) {
@@ -261,7 +292,7 @@ fn a_list_goes_on_page_by_page_and_may_not_end_early() {
     let list = |server: &Server| -> Result<Vec<String>, ErrorKind> {
         let (client, bucket) = s3(server);
         let prefix = bucket.with_key("k");
-        let objects: Result<Vec<_>, _> = run(client.list(&prefix).try_collect());
+        let objects: Result<Vec<_>, _> = run(client.list(&prefix).try_concat());
         Ok(objects.map_err(|e| e.kind)?.into_iter().map(|o| o.location.key).collect())
     };
     let (first, second) = (entry("k1"), entry("k&amp;2"));
@@ -321,7 +352,7 @@ fn a_file_of_the_hub_is_pinned_to_its_commit_and_read_from_where_it_lies() {
     assert_eq!((resolved, cdn.heads().len()), (1, 2));
     assert!(!cdn.heads().concat().contains("hush"));
     let prefix = location("hf://datasets/o/n@v1/d/");
-    let list: Vec<_> = run(client.list(&prefix).try_collect()).expect("a list");
+    let list: Vec<_> = run(client.list(&prefix).try_concat()).expect("a list");
     let list: Vec<_> = list.iter().map(|o| (&*o.location.key, o.length_bytes)).collect();
     assert_eq!(list, [("d/x", 10), ("d/y", 20)]);
 }
@@ -337,7 +368,7 @@ fn the_token_of_the_hub_does_not_go_to_another_server_that_a_next_page_is_said_t
     let prefix = location("hf://datasets/o/n/d/");
     let environment = Environment::of(&[("HF_TOKEN", "hush")]);
     let client = HuggingFace::new(&prefix, &hub.options(), &environment).expect("a client");
-    let listed: Result<Vec<Object>, _> = run(client.list(&prefix).try_collect());
+    let listed: Result<Vec<Object>, _> = run(client.list(&prefix).try_concat());
     assert_eq!(listed.expect_err("a refusal").kind, Malformed);
     assert_eq!(other.heads(), [""; 0]);
 }

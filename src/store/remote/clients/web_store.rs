@@ -52,7 +52,7 @@ impl<S: WebStore> Client for S {
         Box::pin(self.read(object, range))
     }
 
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Vec<Object>, StoreError>> {
         listing::pages(prefix, move |token| Box::pin(self.page(prefix, token)))
     }
 

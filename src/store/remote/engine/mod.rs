@@ -3,6 +3,7 @@
 
 mod flow;
 mod hedge;
+mod listing;
 mod retry;
 
 pub(super) use flow::{Flow, Permit};
@@ -28,8 +29,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The pause between two questions whether a slow request may be hedged.
 const HEDGE_PAUSE: Duration = Duration::from_millis(1);
-/// The maximum number of objects of a listing; each takes some 500 bytes.
-const MOST_LISTED: usize = 4_000_000;
 /// A body must bring so many bytes while it is waited for as long as the timeout: another connection is likely to be faster.
 const LEAST_BYTES: u64 = 1 << 10;
 
@@ -300,38 +299,6 @@ impl Engine {
         self.retrying(location, &self.counters.heads, || client.head(location)).await
     }
 
-    /// All objects whose keys begin with that of `prefix`. A failed listing starts over.
-    pub(super) async fn list(
-        &self,
-        client: &dyn Client,
-        prefix: &Location,
-    ) -> Result<Vec<Object>, StoreError> {
-        let (start, mut retries, mut counter) =
-            (Instant::now(), Retries::default(), &self.counters.lists);
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (mut objects, mut listing) = (Vec::new(), client.list(prefix));
-            let mut steps = Steps::new();
-            steps.note_sent();
-            add(counter, 1);
-            let ended = loop {
-                match timeout(self.timeout, listing.next()).await {
-                    Ok(Some(Ok(_))) if objects.len() == MOST_LISTED => {
-                        break Err(too_many(prefix));
-                    }
-                    Ok(Some(Ok(object))) => objects.push(object),
-                    Ok(None) => break Ok(()),
-                    Ok(Some(Err(error))) => break Err(error),
-                    Err(_) => break Err(self.silence_of(prefix)),
-                }
-            };
-            self.note_plain((RequestKind::List, prefix), attempt, steps, ended.as_ref().err());
-            let Err(error) = ended else { return Ok(objects) };
-            counter = self.again(&error, &mut retries, start.elapsed()).await?;
-        }
-    }
-
     /// Reports the end of a request without a body.
     fn note_plain(
         &self,
@@ -383,11 +350,6 @@ impl Engine {
             }
         }
     }
-}
-
-fn too_many(prefix: &Location) -> StoreError {
-    let why = format!("more than {MOST_LISTED} objects begin with this prefix: give a longer one");
-    StoreError::new(prefix.to_string(), ErrorKind::Refused, why)
 }
 
 /// The first bytes of one request's response, and how long they took.

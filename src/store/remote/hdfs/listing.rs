@@ -7,29 +7,41 @@ use hdfs_native::client::FileStatus;
 
 /// The directories that are being listed, the innermost last, each with its remaining entries.
 type Levels = Vec<std::vec::IntoIter<FileStatus>>;
+/// The directory that is read next (`None`: the one that the prefix names) and those around it; `None` at the end.
+type Rest = Option<(Option<String>, Levels)>;
 
-/// All files whose keys begin with that of `prefix`. Each directory is read when the listing reaches it.
+/// All files whose keys begin with that of `prefix`. Each directory is read when the listing reaches it; an item has the
+/// files up to the next one.
 pub(super) fn list<'a>(
     name_node: &'a NameNode,
     prefix: &'a Location,
-) -> impl Stream<Item = Result<Object, StoreError>> + Send + 'a {
-    stream::try_unfold(None, move |levels: Option<Levels>| async move {
-        let mut levels = match levels {
-            Some(levels) => levels,
-            None => vec![first_level(name_node, prefix).await?.into_iter()],
-        };
-        while let Some(level) = levels.last_mut() {
-            match level.next() {
-                None => drop(levels.pop()),
-                Some(status) if status.isdir => {
-                    let inner = directory(name_node, prefix, status.path).await?;
-                    levels.push(inner.into_iter());
-                }
-                Some(status) => return Ok(Some((object(prefix, &status), Some(levels)))),
+) -> impl Stream<Item = Result<Vec<Object>, StoreError>> + Send + 'a {
+    stream::try_unfold(Some((None, Levels::new())), move |rest| read_next(name_node, prefix, rest))
+}
+
+/// Reads one directory. Its files come with those behind it, up to the next directory.
+async fn read_next(
+    name_node: &NameNode,
+    prefix: &Location,
+    rest: Rest,
+) -> Result<Option<(Vec<Object>, Rest)>, StoreError> {
+    let Some((path, mut levels)) = rest else { return Ok(None) };
+    let found = match path {
+        Some(path) => directory(name_node, prefix, path).await?,
+        None => first_level(name_node, prefix).await?,
+    };
+    levels.push(found.into_iter());
+    let mut objects = Vec::new();
+    while let Some(level) = levels.last_mut() {
+        match level.next() {
+            None => drop(levels.pop()),
+            Some(status) if status.isdir => {
+                return Ok(Some((objects, Some((Some(status.path), levels)))));
             }
+            Some(status) => objects.push(object(prefix, &status)),
         }
-        Ok(None)
-    })
+    }
+    Ok(Some((objects, None)))
 }
 
 /// The entries that begin with the prefix, in the directory that the prefix's last slash ends.

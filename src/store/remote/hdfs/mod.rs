@@ -63,7 +63,7 @@ impl Client for Hdfs {
         self.readers.get(&self.name_node, object, range).boxed()
     }
 
-    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Object, StoreError>> {
+    fn list<'a>(&'a self, prefix: &'a Location) -> BoxStream<'a, Result<Vec<Object>, StoreError>> {
         listing::list(&self.name_node, prefix).boxed()
     }
 

@@ -73,7 +73,7 @@ impl Profile {
             return Ok(Arc::new(AwsCredential { key_id, secret_key, token }));
         }
         if let Some(command) = setting("credential_process") {
-            return self.printed.get(&command, run(&command)).await.map_err(denied);
+            return self.printed.get(&command, run(command.clone())).await.map_err(denied);
         }
         Err(denied(if settings.keys().any(|name| name.starts_with("sso_")) {
             format!(
@@ -90,8 +90,7 @@ impl Profile {
 }
 
 /// The credentials that a program prints.
-async fn run(command: &str) -> Result<Issued<AwsCredential>, String> {
-    let line = command.to_owned();
+async fn run(line: String) -> Result<Issued<AwsCredential>, String> {
     let printed = tokio::task::spawn_blocking(move || program::run(&line)).await;
     let printed = printed.map_err(|e| e.to_string())??;
     aws_answer::of_json(&printed).ok_or_else(|| {

@@ -8,9 +8,11 @@ use object_store::aws::AwsCredential;
 use object_store::client::CredentialProvider;
 use reqwest::header::HeaderValue;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Provides credentials of the type `T`.
 pub(in crate::store::remote::clients) type Provider<T> =
@@ -25,15 +27,21 @@ pub(in crate::store::remote::clients) struct Credentials<T> {
     advice: &'static str,
     /// Whether there were credentials before.
     were_there: AtomicBool,
+    /// Locked while the provider is asked; has its last answer if that was a failure.
+    turn: Arc<tokio::sync::Mutex<Option<Failure>>>,
 }
 
-impl<T> Credentials<T> {
+/// When and why a provider gave no credentials.
+type Failure = (Instant, Arc<object_store::Error>);
+
+impl<T: Send + Sync + 'static> Credentials<T> {
     pub(in crate::store::remote::clients) fn new(
         provider: Provider<T>,
         origin: String,
         advice: &'static str,
     ) -> Self {
-        Self { provider, origin, advice, were_there: AtomicBool::new(false) }
+        let (were_there, turn) = (AtomicBool::new(false), Arc::default());
+        Self { provider, origin, advice, were_there, turn }
     }
 
     /// Where the credentials come from, in words.
@@ -46,7 +54,7 @@ impl<T> Credentials<T> {
         &self,
         location: &Location,
     ) -> Result<Arc<T>, StoreError> {
-        match self.provider.get_credential().await {
+        match self.provided().await {
             Ok(credential) => {
                 if !self.were_there.load(Relaxed) {
                     self.were_there.store(true, Relaxed);
@@ -65,6 +73,23 @@ impl<T> Credentials<T> {
                 Err(StoreError { kind, ..error })
             }
         }
+    }
+
+    /// Asks the provider in a task, which goes on when this request is given up: a program or a service may take longer than
+    /// a request may. There is one such task at a time, and its failure is the answer to all that have waited for it.
+    async fn provided(&self) -> Result<Arc<T>, Arc<object_store::Error>> {
+        let asked = Instant::now();
+        let mut turn = Arc::clone(&self.turn).lock_owned().await;
+        if let Some((_, error)) = turn.as_ref().filter(|(failed, _)| *failed > asked) {
+            return Err(Arc::clone(error));
+        }
+        let provider = Arc::clone(&self.provider);
+        let task = tokio::spawn(async move {
+            let answer = provider.get_credential().await.map_err(Arc::new);
+            *turn = answer.as_ref().err().map(|error| (Instant::now(), Arc::clone(error)));
+            answer
+        });
+        task.await.unwrap_or_else(|died| resume_unwind(died.into_panic()))
     }
 }
 
@@ -100,20 +125,20 @@ fn plain(said: &str) -> Option<String> {
 }
 
 /// Issues temporary credentials.
-pub(super) trait Source: Send + Sync {
-    type Credential: Send + Sync;
+pub(super) trait Source: Send + Sync + 'static {
+    type Credential: Send + Sync + 'static;
 
     /// Requests a new credential.
     fn issue(&self) -> impl Future<Output = Result<Issued<Self::Credential>, StoreError>> + Send;
 }
 
 /// Provides the credentials of a source, and renews them.
-pub(super) fn provider_of<S: Source + 'static>(source: S) -> Provider<S::Credential> {
-    Arc::new(OfSource { source, renewed: Renewed::default() })
+pub(super) fn provider_of<S: Source>(source: S) -> Provider<S::Credential> {
+    Arc::new(OfSource { source: Arc::new(source), renewed: Renewed::default() })
 }
 
 struct OfSource<S: Source> {
-    source: S,
+    source: Arc<S>,
     renewed: Renewed<S::Credential>,
 }
 
@@ -185,7 +210,9 @@ impl<S: Source> CredentialProvider for OfSource<S> {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(async move { self.renewed.get("", self.source.issue()).await.map_err(generic) })
+        let source = Arc::clone(&self.source);
+        let issued = async move { source.issue().await };
+        Box::pin(async move { self.renewed.get("", issued).await.map_err(generic) })
     }
 }
 
@@ -219,6 +246,51 @@ pub(in crate::store::remote::clients) fn check_aws(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::remote::clients::test_server::location;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    /// Takes 25 s for each credential, which is the number of the request; the first `failures` requests fail.
+    struct Slow {
+        asked: Arc<AtomicUsize>,
+        failures: usize,
+    }
+
+    impl Source for Slow {
+        type Credential = usize;
+
+        async fn issue(&self) -> Result<Issued<usize>, StoreError> {
+            let credential = self.asked.fetch_add(1, Relaxed) + 1;
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            match credential > self.failures {
+                true => Ok(Issued { credential, expires: None }),
+                false => Err(StoreError::new("slow", ErrorKind::Denied, "not today")),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_may_take_longer_than_requests_and_later_requests_have_the_outcome() {
+        let place = location("s3://b/k");
+        for failures in [0, 1] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let provider = provider_of(Slow { asked: Arc::clone(&asked), failures });
+            let credentials = Credentials::new(provider, "a test".to_owned(), "");
+            let get = || timeout(Duration::from_secs(10), credentials.get(&place));
+            assert!(get().await.is_err() && get().await.is_err(), "these are given up");
+            match (get().await.expect("in time"), failures) {
+                (Ok(credential), 0) => assert_eq!(*credential, 1),
+                (outcome, _) => {
+                    let error = outcome.expect_err("a failure");
+                    assert!(error.message.contains("not today"), "{error}");
+                }
+            }
+            assert_eq!(asked.load(Relaxed), 1);
+            let last = credentials.get(&place).await.expect("a credential");
+            assert_eq!((*last, asked.load(Relaxed)), (1 + failures, 1 + failures));
+        }
+    }
 
     #[test]
     fn a_failed_request_for_credentials_is_told_without_its_layers() {
