@@ -177,6 +177,12 @@ impl Failure {
         Self::new(exit, error).context(what)
     }
 
+    /// The system starts no thread for the work.
+    pub(crate) fn no_thread(error: io::Error) -> Self {
+        let limits = "no thread can be started (ulimit -u, ulimit -v, pids.max of the cgroup)";
+        Self::new(Exit::Unreadable, error).context(limits)
+    }
+
     /// The user has interrupted the work.
     #[must_use]
     pub fn interrupted() -> Self {

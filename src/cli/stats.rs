@@ -42,19 +42,16 @@ struct Report<'a> {
 pub(super) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     let Some(target) = &args.target else { return super::list::print(args.json) };
     let mount = Live::at(target)?;
-    let info = mount.info()?;
-    match args.watch {
-        Some(pause) => watch(&mount, &info, pause, args.json),
-        None => {
-            let stats = mount.stats()?;
-            let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
-            print(&match args.json {
-                true => report::json(&report),
-                false => table(&report).into_bytes(),
-            })?;
-            Ok(Exit::Ok)
-        }
+    if let Some(pause) = args.watch {
+        return watch(&mount, pause, args.json);
     }
+    let (info, stats) = (mount.info()?, mount.stats()?);
+    let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
+    print(&match args.json {
+        true => report::json(&report),
+        false => table(&report).into_bytes(),
+    })?;
+    Ok(Exit::Ok)
 }
 
 fn print(text: &[u8]) -> Result<(), Failure> {
@@ -65,7 +62,7 @@ fn print(text: &[u8]) -> Result<(), Failure> {
 }
 
 /// Until it is interrupted, or the mount goes.
-fn watch(mount: &Live, info: &MountInfo, pause: Duration, json: bool) -> Result<Exit, Failure> {
+fn watch(mount: &Live, pause: Duration, json: bool) -> Result<Exit, Failure> {
     const HEADER_EVERY: usize = 20;
     let mut before = mount.stats()?;
     for line in 0.. {
@@ -74,7 +71,9 @@ fn watch(mount: &Live, info: &MountInfo, pause: Duration, json: bool) -> Result<
         let stats = now.since(&before);
         before = now;
         if json {
-            let report = Report { mountpoint: mount.root(), info, stats: &stats };
+            // Another daemon may serve by now.
+            let info = mount.info()?;
+            let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
             let mut text = serde_json::to_vec(&report).unwrap_or_default();
             text.push(b'\n');
             print(&text)?;

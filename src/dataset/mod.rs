@@ -59,4 +59,5 @@ pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
     ChecksumOptions, IndexOptions, IndexPlace, Options, SidecarPlace, Unwatched, Watch, Work,
 };
+pub(crate) use parallel::{on_threads, start};
 pub use selection::{NamePattern, Selection};

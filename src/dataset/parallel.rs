@@ -2,17 +2,48 @@
 
 use crate::failure::Failure;
 use crate::io::memory::heap;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, Scope};
 
 /// As many threads as there are CPUs for this process.
 pub(super) fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// As many threads as read files whole at a time: one where address space is limited, because each has memory of its own.
 pub(super) fn readers() -> usize {
     if heap::is_limited().unwrap_or(false) { 1 } else { cpus() }
+}
+
+/// Starts so many threads with the same work. Where there can be no more threads, those that there are must do all of it.
+///
+/// # Errors
+/// Not one can be started.
+pub(crate) fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    threads: usize,
+    work: &'scope (dyn Fn() + Sync),
+) -> io::Result<()> {
+    for number in 0..threads {
+        // Buffers need what is left of the address space more than another thread does.
+        let room = if number == 0 { Ok(()) } else { heap::check_room_to_read() };
+        match room.and_then(|()| Builder::new().spawn_scoped(scope, work)) {
+            Ok(_) => {}
+            Err(error) if number == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Runs `work` on so many threads, of which this is one: if there can be no other, it does all of it.
+pub(crate) fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
+    thread::scope(|scope| {
+        let _ = start(scope, threads.saturating_sub(1), work);
+        work();
+    });
 }
 
 /// The results of `work`, in the order of the items, on at most `threads` threads, of which this is one.
@@ -47,13 +78,7 @@ pub(super) fn map<T: Send, R: Send>(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Where there can be no more threads, those that there are do the work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
-        }
-        run();
-    });
+    on_threads(threads, &run);
     match lock(&failure).take() {
         Some((_, failure)) => Err(failure),
         None => Ok(items.iter().filter_map(|slot| lock(slot).1.take()).collect()),

@@ -76,16 +76,12 @@ impl Opened {
         self.watch.begin(Work::Suffixes, samples);
         let batches = Mutex::new(codes.chunks_mut(BATCH).enumerate());
         let threads = self.store.profile().first_depth.min(length.div_ceil(BATCH));
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    while let Some((number, codes)) = next() {
-                        if !scan.take(number as u64 * BATCH as u64, codes) {
-                            break;
-                        }
-                    }
-                });
+        parallel::on_threads(threads, &|| {
+            let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((number, codes)) = next() {
+                if !scan.take(number as u64 * BATCH as u64, codes) {
+                    break;
+                }
             }
         });
         self.watch.end();

@@ -1,5 +1,6 @@
 //! Fetches whole objects into the node's cache. Imports from [`crate::store`].
 
+use crate::dataset::on_threads;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::io::ReadError;
@@ -8,7 +9,6 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 /// The length of a request: most tools upload objects in parts of this length.
 const CHUNK_BYTES: u64 = 8 << 20;
@@ -58,7 +58,7 @@ pub(crate) fn fill(
             came(bytes);
         }
     };
-    thread::scope(|scope| (0..TOGETHER.min(chunks.len())).for_each(|_| drop(scope.spawn(work))));
+    on_threads(TOGETHER.min(chunks.len()), &work);
     match failed().take() {
         Some(why) => Err(why),
         None => {

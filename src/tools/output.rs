@@ -1,7 +1,8 @@
 //! Outputs that get their names only when they are whole, and are removed otherwise.
 
 use crate::failure::Failure;
-use crate::io::{preallocate, start_writing};
+use crate::io::{preallocate, rename_to_free, start_writing};
+use nix::fcntl::AT_FDCWD;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -88,10 +89,11 @@ pub(crate) fn give_name(
     output: &Path,
     force: bool,
 ) -> io::Result<()> {
-    let named = if force { temporary.persist(output) } else { temporary.persist_noclobber(output) };
-    named.map_err(|e| {
-        if e.error.kind() == io::ErrorKind::AlreadyExists { is_there() } else { e.error }
-    })?;
+    let named = match force {
+        true => temporary.persist(output).map_err(|e| e.error),
+        false => rename_to_free(AT_FDCWD, &temporary, output).map(|()| drop(temporary.keep())),
+    };
+    named.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { is_there() } else { e })?;
     sync_directory(parent_of(output))
 }
 
@@ -122,9 +124,14 @@ pub(crate) fn umask() -> u32 {
     mask.bits()
 }
 
-/// Makes the entries of a directory durable.
+/// Makes the entries of a directory durable, if the file system can do that.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    match File::open(path)?.sync_all() {
+        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
 }
 
 /// A large file that is written once: its space is allocated first, and the disk is kept busy.

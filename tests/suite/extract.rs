@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Runs `ffrfs extract` in a directory, with these words as arguments.
 #[track_caller]
@@ -239,6 +239,36 @@ fn what_is_there_is_refused_replaced_or_left() {
     assert!(outcome.stderr.contains("absolute: exists already;"), "{}", outcome.stderr);
     extract(&work, "in.tar out --resume --overwrite").ok();
     assert!(loose(&out) == whole);
+}
+
+#[test]
+fn files_whose_times_were_kept_coarsely_are_left_by_resume() {
+    let work = temp_dir();
+    let set = |name: &str, seconds, nanos| {
+        let file = fs::File::options().append(true).open(work.path().join(name)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::new(seconds, nanos)).unwrap();
+    };
+    fs::create_dir(work.path().join("in")).unwrap();
+    fs::write(work.path().join("in/a"), "a").unwrap();
+    set("in/a", 1_700_000_001, 987_654_321);
+    run(Command::new(FFRFS).args(["convert", "in", "in.tar"]).current_dir(work.path())).ok();
+    extract(&work, "in.tar out").ok();
+    let inode = || fs::metadata(work.path().join("out/a")).unwrap().ino();
+    let before = inode();
+    // As on NTFS, exFAT, ext3 and vfat.
+    for (seconds, nanos) in [
+        (1_700_000_001, 987_654_300),
+        (1_700_000_001, 980_000_000),
+        (1_700_000_001, 0),
+        (1_700_000_000, 0),
+    ] {
+        set("out/a", seconds, nanos);
+        extract(&work, "in.tar out --resume").ok();
+        assert_eq!(inode(), before);
+    }
+    set("out/a", 1_700_000_002, 0);
+    let outcome = extract(&work, "in.tar out --resume");
+    assert!(outcome.code == 6 && outcome.stderr.contains("out/a: exists"), "{}", outcome.stderr);
 }
 
 #[test]

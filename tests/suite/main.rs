@@ -20,6 +20,7 @@ mod doctor;
 mod documents;
 mod engine;
 mod extract;
+mod few_threads;
 mod fixtures;
 mod formats;
 mod hostile;

@@ -246,6 +246,9 @@ impl<'a> Builder<'a> {
 
     /// Where a dataset's elements are.
     fn data(&self, dataset: &Dataset) -> Result<Data, Refusal> {
+        if !dataset.is_countable() {
+            return unsupported("it has 2⁶³ bytes of elements or more");
+        }
         let all = dataset.bytes().unwrap_or(0);
         let chunked = match &dataset.layout {
             Layout::InHeader(at, length) if *length >= all => return Ok(Data::At(*at)),
@@ -290,7 +293,7 @@ impl<'a> Builder<'a> {
 
     /// All elements of a dataset whose values are read when it is opened.
     fn elements(&mut self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
-        let all = dataset.bytes().unwrap_or(0);
+        let all = dataset.bytes().unwrap_or(u64::MAX);
         if all > MAX_ELEMENT_BYTES {
             return unsupported(format!(
                 "it has {} of text, or of references to values",

@@ -1,6 +1,7 @@
 //! Makes files below a directory, and never outside of it: no symbolic link on the way is followed, even one that
 //! another process puts there meanwhile.
 
+use super::free_name::rename_to_free;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
@@ -121,17 +122,9 @@ impl Beneath {
     /// # Errors
     /// An entry has the new name already, or this one cannot be renamed.
     pub fn rename(&self, from: &Path, to: &Path, replaces: bool) -> io::Result<()> {
-        if replaces {
-            return Ok(renameat(&self.0, from, &self.0, to)?);
-        }
-        // Unlike a rename, a link never replaces anything.
-        match linkat(&self.0, from, &self.0, to, AtFlags::empty()) {
-            Ok(()) => self.remove(from),
-            // The file system has no links.
-            Err(nix::Error::EPERM | nix::Error::ENOSYS) if self.look(to)?.is_none() => {
-                Ok(renameat(&self.0, from, &self.0, to)?)
-            }
-            Err(e) => Err(e.into()),
+        match replaces {
+            true => Ok(renameat(&self.0, from, &self.0, to)?),
+            false => rename_to_free(&self.0, from, to),
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod beneath;
 mod direct;
 mod file;
+mod free_name;
 mod mapping;
 mod pool;
 pub mod probe;
@@ -17,6 +18,7 @@ mod write;
 
 pub use direct::{Access, Io};
 pub use file::{File, Held, ReadError};
+pub use free_name::rename_to_free;
 pub use mapping::Mapping;
 pub use pool::Pool;
 pub use range_lock::{is_range_locked, share_range, try_lock_range, unlock_range};

@@ -87,7 +87,7 @@ impl Bench<'_> {
             interrupt: self.interrupt,
         };
         for epoch in 0..self.epochs {
-            let figures = read_pass(&plan);
+            let figures = read_pass(&plan)?;
             if self.interrupt.requested() {
                 return Ok(());
             }

@@ -3,12 +3,14 @@
 //! Imports `row.rs`.
 
 use super::row::{Mode, PassFigures};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crossbeam_channel::bounded;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 /// The number of finished batches by which a worker may be ahead.
@@ -37,7 +39,11 @@ struct Tally {
     nanos: Vec<u64>,
 }
 
-pub(super) fn read_pass(plan: &Plan) -> PassFigures {
+/// Reads the files in the order of the plan.
+///
+/// # Errors
+/// A thread cannot be started: fewer would measure something else.
+pub(super) fn read_pass(plan: &Plan) -> Result<PassFigures, Failure> {
     let mut order: Vec<usize> = (0..plan.files.len()).collect();
     if plan.mode != Mode::Sequential {
         shuffle(&mut order, plan.seed);
@@ -49,11 +55,15 @@ pub(super) fn read_pass(plan: &Plan) -> PassFigures {
         Mode::Sequential | Mode::Shuffled => share(plan, &order, &is_over),
         Mode::Loader => load(plan, &order, &is_over),
     };
-    figures(tallies, start.elapsed())
+    Ok(figures(tallies?, start.elapsed()))
 }
 
 /// Each thread takes the next file.
-fn share(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Vec<Tally> {
+fn share(
+    plan: &Plan,
+    order: &[usize],
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Tally>, Failure> {
     let next = AtomicUsize::new(0);
     let work = || {
         let (mut tally, mut buffer) = worker();
@@ -65,21 +75,30 @@ fn share(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> V
         }
         tally
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..plan.threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    thread::scope(|scope| {
+        let started = (0..plan.threads).map(|_| Builder::new().spawn_scoped(scope, work));
+        let threads = started.collect::<io::Result<Vec<_>>>().map_err(|error| {
+            // Those that run find no file any more.
+            next.store(order.len(), Ordering::Relaxed);
+            Failure::no_thread(error)
+        })?;
+        Ok(threads.into_iter().filter_map(|thread| thread.join().ok()).collect())
     })
 }
 
 /// Worker n reads batches n, n + workers …; the batches are taken in order.
-fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Vec<Tally> {
+fn load(
+    plan: &Plan,
+    order: &[usize],
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Tally>, Failure> {
     let batches: Vec<&[usize]> = order.chunks(plan.batch).collect();
     let batches = &batches;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut workers = Vec::new();
         for number in 0..plan.threads {
             let (sender, receiver) = bounded(AHEAD);
-            let thread = scope.spawn(move || {
+            let work = move || {
                 let (mut tally, mut buffer) = worker();
                 for batch in batches.iter().skip(number).step_by(plan.threads) {
                     for &file in *batch {
@@ -93,7 +112,9 @@ fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Ve
                     }
                 }
                 tally
-            });
+            };
+            // Those that run end when their receivers are gone.
+            let thread = Builder::new().spawn_scoped(scope, work).map_err(Failure::no_thread)?;
             workers.push((receiver, thread));
         }
         for number in 0..batches.len() {
@@ -104,7 +125,7 @@ fn load(plan: &Plan, order: &[usize], is_over: &(dyn Fn() -> bool + Sync)) -> Ve
         }
         let (receivers, threads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
         drop(receivers);
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        Ok(threads.into_iter().filter_map(|thread| thread.join().ok()).collect())
     })
 }
 
@@ -126,7 +147,7 @@ impl Tally {
 }
 
 /// Reads like Python's `open(path, "rb").read()`: asks for the size, reads everything, and reads again to see the end.
-fn read(path: &Path, buffer: &mut Vec<u8>) -> std::io::Result<u64> {
+fn read(path: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let wanted = usize::try_from(size).unwrap_or(BUFFER_BYTES).saturating_add(1).min(64 << 20);
@@ -195,7 +216,7 @@ mod tests {
             std::fs::write(file, vec![0; 1000 * number]).unwrap();
         }
         for mode in [Mode::Sequential, Mode::Shuffled, Mode::Loader] {
-            let figures = read_pass(&plan(&files, mode));
+            let figures = read_pass(&plan(&files, mode)).unwrap();
             assert_eq!(
                 (figures.files, figures.bytes, figures.failed),
                 (41, 820_000, 0),
@@ -204,7 +225,7 @@ mod tests {
             assert!(figures.seconds > 0.0 && figures.p50_us <= figures.p99_us);
         }
         std::fs::remove_file(&files[5]).unwrap();
-        let figures = read_pass(&plan(&files, Mode::Loader));
+        let figures = read_pass(&plan(&files, Mode::Loader)).unwrap();
         assert_eq!((figures.files, figures.failed), (41, 1));
     }
 
@@ -214,7 +235,7 @@ mod tests {
         let files = vec![directory.path().join("missing"); 3_000_000];
         for mode in [Mode::Shuffled, Mode::Loader] {
             let limit = Duration::from_millis(50);
-            let figures = read_pass(&Plan { limit, ..plan(&files, mode) });
+            let figures = read_pass(&Plan { limit, ..plan(&files, mode) }).unwrap();
             assert!(figures.files < 3_000_000, "{mode:?}");
         }
     }

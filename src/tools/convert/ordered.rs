@@ -47,7 +47,7 @@ pub(crate) fn read_ordered<T>(
     let how = OrderedWork { threads, ahead, messages: CHUNKS, work: &work };
     in_order(&how, interrupt, &mut next, |receiver| {
         consume(&mut Ordered { receiver, buffers: &buffers, batch: None })
-    })
+    })?
 }
 
 enum Message {

@@ -158,8 +158,6 @@ impl TreeWriter<'_> {
     ) -> Result<bool, Failure> {
         let (entry, metadata) = (self.item(item), self.entries.metadata(item)?);
         let kind = found.st_mode & libc::S_IFMT;
-        let is_timed = found.st_mtime == metadata.modified.0
-            && [0, i64::from(metadata.modified.1)].contains(&found.st_mtime_nsec);
         Ok(match entry.kind {
             EntryKind::Directory => false,
             EntryKind::Symlink if kind != libc::S_IFLNK => false,
@@ -173,7 +171,10 @@ impl TreeWriter<'_> {
             }
             EntryKind::File | EntryKind::HardLink(_) => {
                 let size = found.st_size.unsigned_abs();
-                kind == libc::S_IFREG && size == entry.size_bytes && is_timed
+                let time = (found.st_mtime, found.st_mtime_nsec);
+                kind == libc::S_IFREG
+                    && size == entry.size_bytes
+                    && is_kept_as(metadata.modified, time)
             }
         })
     }
@@ -391,4 +392,38 @@ impl From<io::Error> for Unplaced {
 
 fn is_directory(found: &FileStat) -> bool {
     found.st_mode & libc::S_IFMT == libc::S_IFDIR
+}
+
+/// Whether a file system may have kept this modification time so: in steps of 1 ns, 100 ns (NTFS), 1 µs, 1 ms, 10 ms (exFAT),
+/// 1 s (ext3) or 2 s (vfat), and cut off.
+fn is_kept_as((seconds, nanos): Modified, kept: (i64, i64)) -> bool {
+    const STEPS: [i64; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+    let nanos = i64::from(nanos);
+    let mut times = STEPS.iter().map(|step| (seconds, nanos - nanos % step));
+    times.any(|time| time == kept) || kept == (seconds - seconds.rem_euclid(2), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_known_again_however_coarsely_it_was_kept() {
+        let modified = (1_700_000_001, 987_654_321);
+        for nanos in [987_654_321, 987_654_300, 987_654_000, 987_000_000, 980_000_000, 0] {
+            assert!(is_kept_as(modified, (1_700_000_001, nanos)), "{nanos}");
+        }
+        assert!(is_kept_as(modified, (1_700_000_000, 0)));
+        assert!(is_kept_as((-1, 5), (-2, 0)), "before 1970");
+        for other in [
+            (1_700_000_001, 987_654_322),
+            (1_700_000_001, 900_000_000),
+            (1_700_000_000, 987_654_321),
+            (1_700_000_002, 0),
+            (1_699_999_999, 0),
+        ] {
+            assert!(!is_kept_as(modified, other), "{other:?}");
+        }
+        assert!(!is_kept_as((1_700_000_000, 0), (1_699_999_998, 0)));
+    }
 }

@@ -2,15 +2,17 @@
 //!
 //! Imports nothing of this directory.
 
+use crate::dataset::{on_threads, start};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::num::NonZeroU16;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// The number of threads: that of the CPUs, unless the user sets it.
 pub(crate) fn thread_count(wanted: Option<NonZeroU16>) -> usize {
-    let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = || thread::available_parallelism().map_or(1, usize::from);
     wanted.map_or_else(cpus, |jobs| usize::from(jobs.get()))
 }
 
@@ -18,7 +20,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on all items of `next`, on `threads` threads with a state each, in no order.
+/// Runs `work` on all items of `next`, on `threads` threads with a state each, of which this is one, in no order.
 ///
 /// # Errors
 /// The first failure of `next` or `work`, after which no more work is begun.
@@ -42,11 +44,7 @@ pub(crate) fn for_each<T, S: Default>(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(run);
-        }
-    });
+    on_threads(threads, &run);
     let failure = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failure.map_or(Ok(()), Err)
 }
@@ -64,31 +62,33 @@ pub(crate) struct OrderedWork<'a, T, M, S> {
 }
 
 /// Runs work on all items of `next`, on several threads; `consume` gets a receiver for each item, in order. When the
-/// user interrupts the work, no more items come.
+/// user interrupts the work, no more items come. Where there can be no more threads, those that there are do the work.
+///
+/// # Errors
+/// Not one thread can be started.
 pub(crate) fn in_order<T, M: Send, S: Default, R>(
     how: &OrderedWork<T, M, S>,
     interrupt: &Interrupt,
     next: &mut (dyn FnMut() -> Option<T> + Send),
     consume: impl FnOnce(&Receiver<Receiver<M>>) -> R,
-) -> R {
+) -> Result<R, Failure> {
     let (sender, receiver) = bounded(how.ahead);
     let queue = Mutex::new(Queue { next, sender: Some(sender), interrupt });
-    std::thread::scope(|scope| {
-        for _ in 0..how.threads {
-            scope.spawn(|| {
-                let _ended = Ended(&queue);
-                let mut state = S::default();
-                while let Some((item, messages)) = lock(&queue).take(how.messages) {
-                    if !(how.work)(item, &mut state, &messages) {
-                        return;
-                    }
-                }
-            });
+    let work = || {
+        let _ended = Ended(&queue);
+        let mut state = S::default();
+        while let Some((item, messages)) = lock(&queue).take(how.messages) {
+            if !(how.work)(item, &mut state, &messages) {
+                return;
+            }
         }
+    };
+    thread::scope(|scope| {
+        start(scope, how.threads, &work).map_err(Failure::no_thread)?;
         let consumed = consume(&receiver);
         // Drops the remaining receivers, so that no thread waits to send to them: each ends at its next send.
         receiver.iter().for_each(drop);
-        consumed
+        Ok(consumed)
     })
 }
 
@@ -140,7 +140,7 @@ mod tests {
             (0..2).all(|_| messages.send(number).is_ok())
         };
         let how = OrderedWork { threads, ahead: 3, messages: 1, work: &work };
-        in_order(&how, &Interrupt::default(), &mut || numbers.next(), consume)
+        in_order(&how, &Interrupt::default(), &mut || numbers.next(), consume).unwrap()
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Samples {
                 }
             }
             self.interrupt.check()
-        })
+        })?
     }
 
     /// Encrypted samples are counted, not named one by one.

@@ -12,9 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A program that is mounted with, and can be replaced.
@@ -95,6 +96,32 @@ fn readers_see_no_error_however_often_the_program_is_replaced() {
     let last = serving(&mount);
     mount.unmount();
     wait_until("all processes end", LIMIT, || !is_running(last) && !is_running(supervisor));
+}
+
+#[test]
+fn stats_that_are_watched_name_the_process_that_serves() {
+    if !can_resume() {
+        return;
+    }
+    let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
+    let is_named = || {
+        let mut command = Command::new(FFRFS);
+        command.args(["stats", "--watch", "0.2", "--json"]).arg(mount.point());
+        let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut pids = BufReader::new(watch.stdout.take().unwrap()).lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            line["info"]["pid"].as_i64().unwrap() as i32
+        });
+        assert_eq!(pids.next(), Some(serving(&mount)));
+        upgrade(&mount).ok();
+        let after = serving(&mount);
+        let is_named = pids.take(50).any(|pid| pid == after);
+        let _ = watch.kill();
+        watch.wait().unwrap();
+        is_named
+    };
+    // It ends where no daemon answers for five seconds.
+    assert!((0..3).any(|_| is_named()), "{}", mount.log());
 }
 
 /// A process that was started by the supervisor, and waits until it may go on.

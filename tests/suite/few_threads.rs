@@ -1,0 +1,78 @@
+//! Commands of a user who may have few threads, or none beside the first one.
+
+use super::common::{FFRFS, Need, Outcome, TempDir, container_in, have, run, samples, temp_dir};
+use std::fs;
+use std::os::unix::fs::chown;
+use std::process::Command;
+
+const SAMPLES: usize = 60;
+
+/// A container, and a user who has no process yet.
+struct User {
+    id: u32,
+    directory: TempDir,
+}
+
+impl User {
+    /// Each test has another `number`.
+    fn new(number: u32) -> Option<Self> {
+        let programs = ["cp", "prlimit", "setpriv"].map(Need::Program);
+        if !have(Need::Root) || !programs.into_iter().all(have) {
+            return None;
+        }
+        // Other runs of these tests have other users.
+        let id = 20_000 + (std::process::id() * 2 + number) % 40_000;
+        let directory = temp_dir();
+        let container = container_in(&directory, &samples(SAMPLES, 9000));
+        // Where it was built, others may not enter. This process must not write what it runs: a child that another test has
+        // just forked would have it open, too.
+        let program = directory.path().join("ffrfs");
+        run(Command::new("cp").arg(FFRFS).arg(&program)).ok();
+        for path in [directory.path(), &container, &program] {
+            chown(path, Some(id), Some(id)).unwrap();
+        }
+        Some(Self { id, directory })
+    }
+
+    /// Runs `ffrfs` with these words as arguments; the user may have `most` processes and threads.
+    fn run(&self, most: u32, args: &str) -> Outcome {
+        let (id, here) = (self.id, self.directory.path());
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={id}"), format!("--regid={id}")]);
+        command.args(["--clear-groups", "--", "prlimit"]).arg(format!("--nproc={most}"));
+        run(command.arg("./ffrfs").args(args.split(' ')).current_dir(here).env("HOME", here))
+    }
+}
+
+#[test]
+fn commands_do_their_work_on_the_threads_that_they_can_have() {
+    let Some(user) = User::new(0) else { return };
+    for most in [1, 4] {
+        let verified = user.run(most, "verify -j8 data.ffr").ok();
+        assert!(verified.stderr.starts_with("60 samples checked"), "{}", verified.stderr);
+        user.run(most, &format!("extract -j8 data.ffr out-{most}")).ok();
+        let written = fs::read_dir(user.directory.path().join(format!("out-{most}"))).unwrap();
+        assert_eq!(written.count(), SAMPLES);
+    }
+    assert_eq!(user.run(4, "sum -j8 data.ffr").ok().text().lines().count(), SAMPLES);
+    user.run(4, "convert -j8 data.ffr out.tar").ok();
+    assert_eq!(user.run(4, "ls out.tar").ok().text().lines().count(), SAMPLES);
+}
+
+#[test]
+fn commands_that_cannot_do_without_more_threads_say_so_and_end() {
+    let Some(user) = User::new(1) else { return };
+    user.run(1, "extract data.ffr out").ok();
+    for (most, args) in [
+        (1, "sum -j8 data.ffr"),
+        (1, "convert -j8 data.ffr out.tar"),
+        (4, "bench -j8 --mode=shuffled out"),
+        (4, "bench -j8 --mode=loader out"),
+    ] {
+        let outcome = user.run(most, args);
+        assert_eq!(outcome.code, 2, "{args}: {}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{args}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("no thread can be started (ulimit -u"), "{args}");
+    }
+    assert!(!user.directory.path().join("out.tar").exists());
+}
