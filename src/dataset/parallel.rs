@@ -27,7 +27,7 @@ pub(crate) fn start<'scope>(
     work: &'scope (dyn Fn() + Sync),
 ) -> io::Result<()> {
     for number in 0..threads {
-        // Buffers need what is left of the address space more than another thread does.
+        // What is left of the address space is for buffers first, then for another thread.
         let room = if number == 0 { Ok(()) } else { heap::check_room_to_read() };
         match room.and_then(|()| Builder::new().spawn_scoped(scope, work)) {
             Ok(_) => {}

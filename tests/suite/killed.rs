@@ -228,6 +228,7 @@ fn a_daemon_ends_with_its_mount_while_decoding_ahead_waits_for_the_source() {
         reader.wait().unwrap();
         assert_ends(mount);
     };
-    // An interval is kept until as much was asked for as it has: pages that the kernel drops too early are asked for twice.
+    // An interval is dropped once as many bytes were asked for as it has, and pages that the kernel drops too early are asked
+    // for twice.
     for_each_transport(|transport| undisturbed(|| test(transport)));
 }

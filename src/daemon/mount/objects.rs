@@ -13,6 +13,7 @@ use std::path::Path;
 
 /// The mode bits of a cache directory that root shares with a group: setgid, and the group may write.
 const SHARED: u32 = 0o2020;
+const OTHERS_MAY_WRITE: u32 = 0o002;
 
 /// The objects that the request names.
 fn locations(request: &MountRequest) -> Vec<Location> {
@@ -57,7 +58,9 @@ pub(super) fn add_needs(rules: &mut Rules, request: &MountRequest) {
 fn has_files_of_others(cache: &Path) -> bool {
     let Ok(found) = fs::metadata(cache) else { return false };
     let group = Gid::from_raw(found.gid());
-    let is_shared = found.mode() & SHARED == SHARED;
+    // Any other is refused when it is opened.
+    let is_of_root = found.uid() == 0 && found.mode() & OTHERS_MAY_WRITE == 0;
+    let is_shared = is_of_root && found.mode() & SHARED == SHARED;
     let is_member = group == getegid() || getgroups().is_ok_and(|them| them.contains(&group));
     is_shared && !is_member
 }

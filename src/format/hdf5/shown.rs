@@ -296,8 +296,8 @@ impl<'a> Builder<'a> {
         let all = dataset.bytes().unwrap_or(u64::MAX);
         if all > MAX_ELEMENT_BYTES {
             return unsupported(format!(
-                "it has {} of text, or of references to values",
-                counted(all, "byte")
+                "it has more than {} of text, or of references to values",
+                counted(MAX_ELEMENT_BYTES, "byte")
             ));
         }
         let Some(left) = self.elements_left.checked_sub(all) else {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Once;
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// The unit of `st_blocks`.
@@ -62,11 +62,14 @@ pub(super) fn evict(
     let locked = directory.lock_exclusively()?;
     let found = in_use(directory, true)?;
     if let Some(why) = found.unknown {
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| {
+        static TOLD: Mutex<String> = Mutex::new(String::new());
+        let (why, mut told) =
+            (why.to_string(), TOLD.lock().unwrap_or_else(PoisonError::into_inner));
+        if *told != why {
             let entries = directory.entries();
             tracing::warn!("{}: no object is evicted: cannot read {why}", entries.display());
-        });
+            *told = why;
+        }
         return Ok(Vec::new());
     }
     let used = found.entries;

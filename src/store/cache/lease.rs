@@ -5,6 +5,7 @@ use super::directory::{Directory, open_plain};
 use super::key::EntryId;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind::{InvalidData, NotFound};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -180,14 +181,14 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
     Ok(in_use)
 }
 
-/// Opens the file of a process; `None` if it is gone.
+/// Opens the file of a process; `None` if it is gone, or no file.
 ///
 /// # Errors
 /// It cannot be opened, for example as the file of another user: nobody knows whether its process runs.
 fn open_lease(path: &Path) -> io::Result<Option<File>> {
     match open_plain(path, false) {
         Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), NotFound | InvalidData) => Ok(None),
         Err(error) => {
             let text = format!("{}, which names what is in use: {error}", path.display());
             Err(io::Error::new(error.kind(), text))

@@ -395,12 +395,15 @@ fn is_directory(found: &FileStat) -> bool {
 }
 
 /// Whether a file system may have kept this modification time so: in steps of 1 ns, 100 ns (NTFS), 1 µs, 1 ms, 10 ms (exFAT),
-/// 1 s (ext3) or 2 s (vfat), and cut off.
+/// 1 s (ext3) or 2 s (vfat), and cut off. exFAT and vfat begin in 1980, in a time zone.
 fn is_kept_as((seconds, nanos): Modified, kept: (i64, i64)) -> bool {
     const STEPS: [i64; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+    const YEAR_1980: i64 = 315_532_800;
+    const DAY: u64 = 86_400;
     let nanos = i64::from(nanos);
+    let is_first = seconds < YEAR_1980 && kept.0.abs_diff(YEAR_1980) <= DAY;
     let mut times = STEPS.iter().map(|step| (seconds, nanos - nanos % step));
-    times.any(|time| time == kept) || kept == (seconds - seconds.rem_euclid(2), 0)
+    is_first || times.any(|time| time == kept) || kept == (seconds - seconds.rem_euclid(2), 0)
 }
 
 #[cfg(test)]
@@ -415,6 +418,7 @@ mod tests {
         }
         assert!(is_kept_as(modified, (1_700_000_000, 0)));
         assert!(is_kept_as((-1, 5), (-2, 0)), "before 1970");
+        assert!(is_kept_as((0, 0), (315_532_800 - 3600, 0)), "1980, an hour east");
         for other in [
             (1_700_000_001, 987_654_322),
             (1_700_000_001, 900_000_000),

@@ -46,7 +46,7 @@ impl Supervision<'_> {
         if let Some(ready) = self.ready.take() {
             ready.report(code);
         }
-        // One that was told to end at once has left it.
+        // A worker that was told to end at once leaves the file of its socket.
         self.remove_socket();
         // One that could not unmount, or was not to wait for that, leaves a dead mount.
         if code != Exit::Ok as u8
