@@ -3,6 +3,7 @@
 //! Used by [`crate::dataset`] and the rooms that import it. The classes are documented in `ffrfs --help`.
 
 use crate::format;
+use crate::io::NO_THREAD;
 use crate::store::remote::{ErrorKind, StoreError};
 use std::borrow::Cow;
 use std::error::Error;
@@ -179,8 +180,7 @@ impl Failure {
 
     /// The system starts no thread for the work.
     pub(crate) fn no_thread(error: io::Error) -> Self {
-        let limits = "no thread can be started (ulimit -u, ulimit -v, pids.max of the cgroup)";
-        Self::new(Exit::Unreadable, error).context(limits)
+        Self::new(Exit::Unreadable, error).context(NO_THREAD)
     }
 
     /// The user has interrupted the work.

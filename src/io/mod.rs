@@ -24,3 +24,7 @@ pub use files::{
 };
 pub use memory::{Buffer, BufferPool, give_back_idle, page_bytes};
 pub use process::{Helper, LastingHelper};
+
+/// What messages say where the system starts no thread.
+pub(crate) const NO_THREAD: &str =
+    "no thread can be started (ulimit -u, ulimit -v, pids.max of the cgroup)";

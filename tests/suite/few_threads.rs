@@ -1,6 +1,9 @@
 //! Commands of a user who may have few threads, or none beside the first one.
 
-use super::common::{FFRFS, Need, Outcome, TempDir, container_in, have, run, samples, temp_dir};
+use super::common::{
+    FFRFS, Need, Outcome, Store, TempDir, container_in, have, noise, run, samples, temp_dir,
+    temp_dir_in_memory,
+};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::process::Command;
@@ -21,7 +24,7 @@ impl User {
             return None;
         }
         // Other runs of these tests have other users.
-        let id = 20_000 + (std::process::id() * 2 + number) % 40_000;
+        let id = 20_000 + (std::process::id() * 3 + number) % 40_000;
         let directory = temp_dir();
         let container = container_in(&directory, &samples(SAMPLES, 9000));
         // Where it was built, others may not enter. This process must not write what it runs: a child that another test has
@@ -75,4 +78,27 @@ fn commands_that_cannot_do_without_more_threads_say_so_and_end() {
         assert!(outcome.stderr.contains("no thread can be started (ulimit -u"), "{args}");
     }
     assert!(!user.directory.path().join("out.tar").exists());
+}
+
+/// Requests to stores need a few threads. Where there can be those, but not as many as would fetch at a time, objects are
+/// fetched on fewer.
+#[test]
+fn objects_are_fetched_on_the_threads_that_there_can_be() {
+    let Some(user) = User::new(2) else { return };
+    let (store, cache) = (Store::new(), temp_dir_in_memory());
+    chown(cache.path(), Some(user.id), Some(user.id)).unwrap();
+    for key in 0..16 {
+        store.put(&format!("bucket/{key}"), noise(1, 1 << 16));
+    }
+    let add = format!(
+        "cache add s3://bucket/{{0..15}} --endpoint {} --anonymous --region us-east-1 --cache-dir {}",
+        store.endpoint(),
+        cache.path().display()
+    );
+    let refused = user.run(1, &add);
+    assert_eq!(refused.code, 8, "{}", refused.stderr);
+    assert!(refused.stderr.contains("no thread can be started (ulimit -u"), "{}", refused.stderr);
+    // Enough for requests, though all threads that were tried before may still count.
+    let added = user.run(14, &add).ok();
+    assert!(added.stderr.ends_with("16 objects, 1.00 MiB cached\n"), "{}", added.stderr);
 }

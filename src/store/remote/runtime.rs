@@ -1,15 +1,23 @@
 //! The runtimes for requests to stores: a few threads each, started with the first request, so that none runs before a
-//! daemon has left its parent. Imports nothing of ours.
+//! daemon has left its parent. Imports a text of `io`.
 
+use crate::io::NO_THREAD;
 use std::future::Future;
-use std::io;
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
+use std::time::Duration;
+use std::{io, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Requests wait more than they compute.
 const THREADS: usize = 2;
 /// Threads for blocking work: cache writes, host name lookups, files with credentials.
 const BLOCKING_THREADS: usize = 16;
+/// How long such a thread stays without work: where no more can be started, work waits for those that there are, but if there
+/// is none, tokio panics.
+const IDLE: Duration = Duration::from_secs(600);
+/// How many threads are tried before a runtime starts its own, for which tokio panics or hangs if there can be none: more
+/// than those and one for blocking work, as threads that have just ended may still count.
+const TRIED: usize = 2 * (THREADS + 1);
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 #[cfg(feature = "hdfs")]
@@ -37,17 +45,36 @@ fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static
     if let Some(runtime) = place.get() {
         return Ok(runtime.handle());
     }
+    try_threads().map_err(|error| io::Error::other(format!("{NO_THREAD}: {error}")))?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(IDLE)
         .thread_name(name)
         .enable_all()
         .build()?;
+    // The first thread for blocking work: later there may be no room for it.
+    runtime.spawn_blocking(|| ());
     // If two threads make one at a time, the second one is dropped, without waiting for its threads.
     if let Err(second) = place.set(runtime) {
         second.shutdown_background();
     }
     place.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
+}
+
+/// Starts threads that are there at the same time, and end.
+fn try_threads() -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let closed = gate.lock();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        let tried: Vec<_> = (0..TRIED).map(start).collect();
+        drop(closed);
+        for thread in tried {
+            let _ = thread?.join();
+        }
+        Ok(())
+    })
 }
 
 /// Runs `work` on the runtime and waits for it. Must not be called on a thread of the runtime.

@@ -6,7 +6,7 @@ use super::credentials::Secrets;
 use super::listing::Page;
 use super::redirect::{Ask, Redirects};
 use super::request::{headers_of, range_header};
-use super::web::{Refused, Web, checked_body, malformed, object_of};
+use super::web::{Refused, Web, malformed, object_of};
 use super::web_store::WebStore;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, IF_MATCH, RANGE};
@@ -53,7 +53,7 @@ impl WebStore for Http {
     /// GET.
     async fn look_up(&self, location: &Location) -> Result<Object, StoreError> {
         match self.servers.get(&self.ask(location, &(0..1))?).await {
-            Ok(answer) => first_byte(location, &answer),
+            Ok(answer) => first_byte(location, &answer.head()),
             // An empty file has no first byte.
             Err(Refused { headers, error, .. }) if error.status == Some(416) => {
                 match answer::content_range(&headers) {
@@ -73,7 +73,7 @@ impl WebStore for Http {
             ask.headers.extend(headers_of(&object.location, &[(IF_MATCH, etag)])?);
         }
         let answer = self.servers.get(&ask).await.map_err(|refused| refused.error)?;
-        checked_body(object, &range, answer)
+        answer.body(object, &range)
     }
 
     async fn page(&self, prefix: &Location, _: Option<String>) -> Result<Page, StoreError> {

@@ -6,7 +6,7 @@ use super::credentials::{Environment, Watched};
 use super::listing::{self, Page};
 use super::redirect::{self, Ask, Redirects};
 use super::request::{KEY, VALUE, headers_of, range_header, value};
-use super::web::{Web, checked_body, described, malformed, object_of};
+use super::web::{Web, described, malformed, object_of};
 use super::web_store::WebStore;
 use crate::store::remote::{Body, ErrorKind, Location, Object, RemoteOptions, StoreError};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
@@ -184,7 +184,7 @@ impl WebStore for HuggingFace {
         };
         let answer = self.servers.get(&ask).await.map_err(|refused| refused.error)?;
         // The commit pins the bytes; the ETag is the Hub's, not the one of the server with the bytes.
-        checked_body(&Object { etag: None, ..object.clone() }, &range, answer)
+        answer.body(&Object { etag: None, ..object.clone() }, &range)
     }
 
     async fn page(&self, prefix: &Location, next: Option<String>) -> Result<Page, StoreError> {

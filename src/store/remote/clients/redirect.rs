@@ -1,11 +1,13 @@
 //! Requests to servers that redirect, to a mirror or to a signed URL that expires.
 
-use super::web::{Refused, Web, malformed};
-use crate::store::remote::{Location, StoreError};
+use super::web::{Refused, Web, checked_body, malformed};
+use crate::store::remote::{Body, Location, Object, StoreError};
+use futures_util::StreamExt;
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// About as many redirections as browsers follow.
 const MOST_REDIRECTIONS: usize = 10;
@@ -26,28 +28,32 @@ pub(super) struct Ask<'a> {
 /// Connections, and the remembered targets of redirections.
 pub(super) struct Redirects {
     web: Web,
-    targets: Mutex<HashMap<String, Target>>,
+    targets: Arc<Targets>,
 }
+
+/// The target of each URL that was redirected.
+#[derive(Default)]
+struct Targets(Mutex<HashMap<String, Target>>);
 
 /// Where a URL was redirected to.
 #[derive(Clone, PartialEq, Eq)]
 struct Target {
     url: Url,
-    /// How often it has sent a range since then.
+    /// How often it has answered since then.
     answers: u64,
 }
 
 /// A request to a remembered target, which is forgotten if it does not answer: also if the request is given up, as one that hangs
 /// is. It stays if it has answered another request meanwhile, such as the hedge of this one.
-struct Trial<'a> {
-    servers: &'a Redirects,
-    asked: &'a Url,
+struct Trial {
+    targets: Arc<Targets>,
+    asked: Url,
     target: Target,
 }
 
-impl Trial<'_> {
+impl Trial {
     fn succeeded(&self) {
-        let mut targets = self.servers.targets();
+        let mut targets = self.targets.lock();
         let target = targets.get_mut(self.asked.as_str());
         if let Some(target) = target.filter(|target| target.url == self.target.url) {
             target.answers += 1;
@@ -55,18 +61,51 @@ impl Trial<'_> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Trial {
     fn drop(&mut self) {
-        let mut targets = self.servers.targets();
+        let mut targets = self.targets.lock();
         if targets.get(self.asked.as_str()) == Some(&self.target) {
             targets.remove(self.asked.as_str());
         }
     }
 }
 
+/// A response for a range.
+pub(super) struct Answer {
+    response: Response,
+    /// If it is of a remembered target.
+    trial: Option<Trial>,
+}
+
+impl Answer {
+    /// The response of a target that has answered by its headers alone.
+    pub(super) fn head(self) -> Response {
+        self.trial.iter().for_each(Trial::succeeded);
+        self.response
+    }
+
+    /// The body, as [`checked_body`] gives it; a target has answered once its first byte has come.
+    pub(super) fn body(self, object: &Object, range: &Range<u64>) -> Result<Body, StoreError> {
+        let (body, mut trial) = (checked_body(object, range, self.response)?, self.trial);
+        Ok(Box::pin(body.inspect(move |piece| {
+            if piece.as_ref().is_ok_and(|piece| !piece.is_empty())
+                && let Some(trial) = trial.take()
+            {
+                trial.succeeded();
+            }
+        })))
+    }
+}
+
+impl Targets {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Target>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Redirects {
     pub(super) fn new(web: Web) -> Self {
-        Self { web, targets: Mutex::default() }
+        Self { web, targets: Arc::default() }
     }
 
     /// The connections.
@@ -74,42 +113,43 @@ impl Redirects {
         &self.web
     }
 
-    fn targets(&self) -> MutexGuard<'_, HashMap<String, Target>> {
-        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn remember(&self, asked: &Url, url: Url) {
-        let mut targets = self.targets();
+        let mut targets = self.targets.lock();
         if targets.len() >= MOST_TARGETS {
             targets.clear();
         }
         targets.insert(asked.as_str().to_owned(), Target { url, answers: 0 });
     }
 
-    fn trial<'a>(&'a self, asked: &'a Url) -> Option<Trial<'a>> {
-        let target = self.targets().get(asked.as_str()).cloned()?;
-        Some(Trial { servers: self, asked, target })
+    fn trial(&self, asked: &Url) -> Option<Trial> {
+        let target = self.targets.lock().get(asked.as_str()).cloned()?;
+        Some(Trial { targets: Arc::clone(&self.targets), asked: asked.clone(), target })
     }
 
     /// The response to GET for a range, from the target that the last request for this URL was redirected to, while that works.
-    pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Response, Refused> {
+    pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Answer, Refused> {
         if let Some(trial) = self.trial(&ask.url) {
-            match self.one(ask, &trial.target.url).await {
-                Ok(answer) if answer.status() == StatusCode::PARTIAL_CONTENT => {
-                    trial.succeeded();
-                    return Ok(answer);
+            let answer = self.one(ask, &trial.target.url).await;
+            match answer {
+                Ok(response) if response.status() == StatusCode::PARTIAL_CONTENT => {
+                    return Ok(Answer { response, trial: Some(trial) });
                 }
-                // The request is sent again after a pause, to the server that redirects.
-                Err(refused) if refused.error.is_passing() => return Err(refused),
+                // The request is sent again after a pause: to the server that redirects, unless this one asks for the pause.
+                Err(refused) if refused.error.is_passing() => {
+                    if refused.error.status == Some(429) {
+                        trial.succeeded();
+                    }
+                    return Err(refused);
+                }
                 // The target has expired, or moved.
                 _ => {}
             }
         }
-        let (url, answer) = self.follow(ask).await?;
+        let (url, response) = self.follow(ask).await?;
         if url != ask.url {
             self.remember(&ask.url, url);
         }
-        Ok(answer)
+        Ok(Answer { response, trial: None })
     }
 
     async fn follow(&self, ask: &Ask<'_>) -> Result<(Url, Response), Refused> {

@@ -181,12 +181,13 @@ fn secrets_of_one_server_do_not_go_to_another_and_an_expired_target_is_asked_for
 
 #[test]
 fn a_target_that_fails_or_hangs_is_forgotten() {
-    for hangs in [false, true] {
+    let cut_off = answer("206", &[TAG, TAKEN, "Content-Length: 4"], "");
+    for reply in [Some(answer("503", &[], "")), Some(cut_off), None] {
         // Once it has answered the first request, it goes down.
-        let down = Server::new(move |head| match (head.contains("bytes=0-0"), hangs) {
+        let down = Server::new(move |head| match (head.contains("bytes=0-0"), &reply) {
             (true, _) => answer("206", &[TAG, "Content-Range: bytes 0-0/10"], "a"),
-            (false, false) => answer("503", &[], ""),
-            (false, true) => {
+            (false, Some(reply)) => reply.clone(),
+            (false, None) => {
                 std::thread::sleep(Duration::from_secs(20));
                 String::new()
             }
@@ -200,13 +201,28 @@ fn a_target_that_fails_or_hangs_is_forgotten() {
         });
         let (client, location) = http(&format!("{}/x", origin.url), &RemoteOptions::default());
         let object = run(client.head(&location)).expect("an object");
-        let given_up = run(async {
-            tokio::time::timeout(Duration::from_millis(300), client.get(&object, 2..6)).await
-        });
+        let body = async { client.get(&object, 2..6).await?.try_collect::<Vec<_>>().await };
+        let given_up = run(async { tokio::time::timeout(Duration::from_millis(300), body).await });
         assert!(!matches!(given_up, Ok(Ok(_))));
         assert_eq!(read(&client, &object, 2..6).expect("data"), "2345");
         assert_eq!((origin.heads().len(), up.heads().len()), (2, 1));
     }
+}
+
+#[test]
+fn a_target_that_asks_for_fewer_requests_is_asked_again() {
+    let target = Server::new(|head| match head.contains("bytes=0-0") {
+        true => answer("206", &[TAG, "Content-Range: bytes 0-0/10"], "a"),
+        false => answer("429", &[], ""),
+    });
+    let to = format!("Location: {}/y", target.url);
+    let origin = Server::new(move |_| answer("302", &[&to], ""));
+    let (client, location) = http(&format!("{}/x", origin.url), &RemoteOptions::default());
+    let object = run(client.head(&location)).expect("an object");
+    for _ in 0..2 {
+        assert_eq!(read(&client, &object, 2..6).expect_err("a refusal").kind, Throttled);
+    }
+    assert_eq!((origin.heads().len(), target.heads().len()), (1, 3));
 }
 
 const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "s")];

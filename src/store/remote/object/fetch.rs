@@ -1,7 +1,7 @@
 //! Decides for each byte that a reader waits for which source it comes from, and how much around it is fetched. Imports
 //! the cache, the engine and the flights.
 
-use super::flights::{Begun, CHUNK_BYTES, Flights, Share, around, fail, split};
+use super::flights::{Begun, CHUNK_BYTES, Ending, Flights, Share, around, fail, split};
 use super::keep::Keeper;
 use super::replacing::{Replaced, ReplacingObject};
 use super::waiting::Waiting;
@@ -377,6 +377,8 @@ impl Fetcher {
         let fetcher = Arc::clone(&self);
         let keeper = Keeper::new(blocks, move |block| fetcher.published(&block, cause));
         let (number, offset) = (begun.number, begun.range.start);
+        let (flights, location) = (&self.flights, &self.object.location);
+        let _ending = Ending { flights, number, location };
         let mut stream = Stream { fetcher: &self, number, offset, keeper };
         let fetched = self.engine.get(get, permit, &mut stream).await;
         stream.keeper.finish().await;

@@ -3,12 +3,12 @@
 use super::waiting::Waiting;
 use crate::store::Cause;
 use crate::store::cache::{BLOCK_BYTES, Entry};
-use crate::store::remote::error::StoreError;
+use crate::store::remote::{ErrorKind, Location, StoreError};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The length of a chunk. One request fetches at most one chunk, and none crosses a multiple of this: stores keep
 /// objects in parts of this length, and a range in two parts takes longer.
@@ -174,6 +174,27 @@ impl Flights {
     }
 }
 
+/// A fetch that ends when this is dropped. If it has not ended before, as one that panics, those that wait for it get an
+/// error.
+pub(super) struct Ending<'a> {
+    pub(super) flights: &'a Mutex<Flights>,
+    pub(super) number: u64,
+    pub(super) location: &'a Location,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut shares, passed) = flights.end(self.number);
+        drop(flights);
+        shares.extend(passed);
+        if !shares.is_empty() {
+            let why = "the fetch has ended by an error of ffrfs";
+            fail(&shares, &StoreError::new(self.location.to_string(), ErrorKind::Broken, why));
+        }
+    }
+}
+
 /// Fails the waits of these shares.
 pub(super) fn fail(shares: &[Share], error: &StoreError) {
     shares.iter().for_each(|(waiting, _)| waiting.fail(error));
@@ -204,5 +225,23 @@ mod tests {
         assert_eq!(pieces, [5..10, 10..20, 20..27]);
         assert_eq!(split(5..5, 10).count(), 0);
         assert_eq!((around(&(5..11), 10, 17), around(&(10..20), 10, 99)), (0..17, 10..20));
+    }
+
+    #[test]
+    fn those_that_wait_for_a_fetch_that_dies_get_an_error() {
+        let location = Location::parse("s3://b/k").expect("a URL").expect("a location");
+        let flights = Mutex::new(Flights::default());
+        let (send, receive) = std::sync::mpsc::channel();
+        let waiting = Waiting::new(0..4, || true, move |end| send.send(end).expect("a test"));
+        let number = {
+            let mut flights = flights.lock().expect("no panic");
+            let number = flights.begin(0..8, false, true).number;
+            assert!(flights.join(&Arc::new(waiting), &(0..4), true));
+            number
+        };
+        drop(Ending { flights: &flights, number, location: &location });
+        let error = receive.try_recv().expect("an end").expect_err("an error");
+        assert_eq!(error.kind, ErrorKind::Broken);
+        assert!(flights.lock().expect("no panic").flights.is_empty());
     }
 }

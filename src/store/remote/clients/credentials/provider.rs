@@ -8,10 +8,12 @@ use object_store::aws::AwsCredential;
 use object_store::client::CredentialProvider;
 use reqwest::header::HeaderValue;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Instant;
 
 /// Provides credentials of the type `T`.
@@ -75,8 +77,9 @@ impl<T: Send + Sync + 'static> Credentials<T> {
         }
     }
 
-    /// Asks the provider in a task, which goes on when this request is given up: a program or a service may take longer than
-    /// a request may. There is one such task at a time, and its failure is the answer to all that have waited for it.
+    /// Asks the provider. If it does not answer at once, a task waits, which goes on when this request is given up: a program or
+    /// a service may take longer than a request may. One asks at a time, and a failure is the answer to all that have waited
+    /// for it.
     async fn provided(&self) -> Result<Arc<T>, Arc<object_store::Error>> {
         let asked = Instant::now();
         let mut turn = Arc::clone(&self.turn).lock_owned().await;
@@ -84,11 +87,17 @@ impl<T: Send + Sync + 'static> Credentials<T> {
             return Err(Arc::clone(error));
         }
         let provider = Arc::clone(&self.provider);
-        let task = tokio::spawn(async move {
+        let mut asking = Box::pin(async move {
             let answer = provider.get_credential().await.map_err(Arc::new);
             *turn = answer.as_ref().err().map(|error| (Instant::now(), Arc::clone(error)));
             answer
         });
+        let first = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = first {
+            return answer;
+        }
+        // The request that has begun goes on there.
+        let task = tokio::spawn(asking);
         task.await.unwrap_or_else(|died| resume_unwind(died.into_panic()))
     }
 }
@@ -247,6 +256,8 @@ pub(in crate::store::remote::clients) fn check_aws(
 mod tests {
     use super::*;
     use crate::store::remote::clients::test_server::location;
+    use futures_util::FutureExt;
+    use object_store::StaticCredentialProvider;
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
     use tokio::time::timeout;
@@ -290,6 +301,16 @@ mod tests {
             let last = credentials.get(&place).await.expect("a credential");
             assert_eq!((*last, asked.load(Relaxed)), (1 + failures, 1 + failures));
         }
+    }
+
+    #[test]
+    fn credentials_that_are_there_need_no_task() {
+        let fixed: Provider<usize> = Arc::new(StaticCredentialProvider::new(7));
+        let place = location("s3://b/k");
+        let credentials = Credentials::new(fixed, "a test".to_owned(), "");
+        // Outside of a runtime there are no tasks.
+        let got = credentials.get(&place).now_or_never().expect("at once");
+        assert_eq!(*got.expect("a credential"), 7);
     }
 
     #[test]
