@@ -193,11 +193,12 @@ fn prefetch(stats: &MountStats) -> String {
 fn announced(stats: &MountStats) -> String {
     let figures = &stats.prefetch;
     format!(
-        "announced: {} (waiting: {}, done: {}, failed: {})",
+        "announced: {} (waiting: {}, done: {}, failed: {}, skipped: {})",
         count(figures.announced),
         count(figures.waiting),
         count(figures.done),
         count(figures.failed),
+        count(figures.skipped),
     )
 }
 
@@ -367,7 +368,8 @@ mod tests {
         let (info, mut stats) = (MountInfo::default(), MountStats::default());
         let figures = &mut stats.prefetch;
         (figures.announced, figures.done, figures.foreseen) = (12_345_678, 12_345_678, 12_345_678);
-        (figures.waiting, figures.fetched_bytes) = (12_345_678, 1 << 50);
+        (figures.waiting, figures.skipped) = (12_345_678, 12_345_678);
+        figures.fetched_bytes = 1 << 50;
         let text = table(&Report { mountpoint: Path::new("/mnt"), info: &info, stats: &stats });
         let longest = text.lines().map(|line| line.chars().count()).max();
         assert!(text.contains("100.0%") && longest <= Some(110), "{text}");

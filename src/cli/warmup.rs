@@ -26,7 +26,7 @@ pub(super) struct WarmupArgs {
     /// Return at once; the mount goes on fetching
     #[arg(long)]
     background: bool,
-    /// Fetch nothing: drop what is announced and not read yet, such as the order of an epoch that was given up
+    /// Fetch nothing: drop what is announced and not read yet, and what warm-ups have not begun to fetch
     #[arg(long, conflicts_with_all = ["list", "background"])]
     drop: bool,
 }
@@ -72,13 +72,11 @@ pub(super) fn run(args: &WarmupArgs) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-/// Says how many samples were fetched, and which were not.
+/// Says how many samples were fetched, and why others were not.
 fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: &Figures) -> Exit {
-    let bytes = HumanBytes(end.bytes_fetched.saturating_sub(before.bytes_fetched));
     let (announced, unannounced) = (announced as u64, (all - announced) as u64);
     let waiting = end.prefetch.waiting;
-    let done = announced.saturating_sub(waiting);
-    say(format_args!("{} warmed up, {bytes} read", counted(done, "sample")));
+    say_begun(announced.saturating_sub(waiting), before, end);
     if unannounced > 0 {
         say_no_room(root, unannounced + end.prefetch.waiting.min(announced));
     } else if waiting > 0 && end.prefetch.cache_is_full {
@@ -105,6 +103,30 @@ fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: 
             ));
             Exit::Checksum
         }
+    }
+}
+
+/// Says how many of the samples that wait no more were fetched, and why others were not, unless they failed.
+fn say_begun(begun: u64, before: &Figures, end: &Figures) {
+    let bytes = HumanBytes(end.bytes_fetched.saturating_sub(before.bytes_fetched));
+    let (before, end) = (&before.prefetch, &end.prefetch);
+    let failed = end.failed.saturating_sub(before.failed);
+    let skipped = end.skipped.saturating_sub(before.skipped);
+    // What others have announced is counted, too.
+    let done = end.done.saturating_sub(before.done).min(begun);
+    let warm = done.saturating_sub(failed + skipped);
+    say(format_args!("{} warmed up, {bytes} read", counted(warm, "sample")));
+    if skipped > 0 {
+        say(format_args!(
+            "{} fetched only when read (compressed, with holes, or too large for the memory)",
+            one_or_many(skipped, "sample is", "samples are")
+        ));
+    }
+    if done < begun {
+        let dropped = one_or_many(begun - done, "other sample was", "other samples were");
+        say(format_args!(
+            "{dropped} dropped (ffrfs warmup --drop, a new order, or reads that do not follow the order)"
+        ));
     }
 }
 
@@ -160,14 +182,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_that_failed_meanwhile_make_exit_code_4() {
-        let figures = |failed| {
+    fn samples_that_failed_meanwhile_make_exit_code_4_and_skipped_ones_do_not() {
+        let figures = |failed, skipped| {
             let mut figures = Figures::default();
-            figures.prefetch.failed = failed;
+            (figures.prefetch.failed, figures.prefetch.skipped) = (failed, skipped);
             figures
         };
-        let exit =
-            |before, end| report(Path::new("/mnt"), (10, 10), &figures(before), &figures(end));
-        assert_eq!((exit(3, 3), exit(3, 4)), (Exit::Ok, Exit::Checksum));
+        let before = figures(3, 3);
+        let exit = |end| report(Path::new("/mnt"), (10, 10), &before, &end);
+        assert_eq!((exit(figures(3, 9)), exit(figures(4, 3))), (Exit::Ok, Exit::Checksum));
     }
 }

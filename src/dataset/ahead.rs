@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 
 /// Fetched from the beginning of a container.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -78,7 +78,7 @@ impl Ahead {
         thread::scope(|scope| {
             // The read that needs the bytes reports the error.
             if !tail.is_empty() {
-                scope.spawn(|| ahead.piece(tail).is_ok());
+                let _ = Builder::new().spawn_scoped(scope, || ahead.piece(tail).is_ok());
             }
             let _ = ahead.piece(0..HEAD_BYTES.min(length));
         });
@@ -141,7 +141,8 @@ impl Ahead {
                 for piece in batch {
                     let start = at;
                     at += piece.len() as u64;
-                    fetches.push(scope.spawn(move || self.part.read_exact_at(piece, start)));
+                    let fetch = move || self.part.read_exact_at(piece, start);
+                    fetches.push(Builder::new().spawn_scoped(scope, fetch)?);
                 }
                 fetches.into_iter().try_for_each(|fetch| joined(fetch.join()))
             });
@@ -213,17 +214,20 @@ impl State {
         }
         let mut at = self.coming.back().map_or(start, |last| last.start + bytes);
         while at < until {
-            self.coming.push_back(fetch(part, at, bytes));
+            // Where there can be no thread, the pass waits for the rest when it comes to it.
+            let Some(coming) = fetch(part, at, bytes) else { break };
+            self.coming.push_back(coming);
             at += bytes;
         }
         self.coming.pop_front()
     }
 }
 
-fn fetch(part: &Arc<Part>, start: u64, bytes: u64) -> Coming {
+fn fetch(part: &Arc<Part>, start: u64, bytes: u64) -> Option<Coming> {
     let part = Arc::clone(part);
     let end = start.saturating_add(bytes).min(part.len_bytes());
-    Coming { start, fetch: thread::spawn(move || read(&part, start..end)) }
+    let fetch = Builder::new().spawn(move || read(&part, start..end)).ok()?;
+    Some(Coming { start, fetch })
 }
 
 fn read(part: &Part, range: Range<u64>) -> io::Result<Vec<u8>> {

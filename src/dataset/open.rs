@@ -332,17 +332,17 @@ fn open_one(
 ) -> Result<One, Failure> {
     let is_remote = one.is_remote();
     let Unopened { part: whole, neighbours } = one;
-    let (found, ahead, fetched) = std::thread::scope(|scope| {
-        let neighbours = neighbours.as_ref();
-        // Without a sidecar to fetch no thread is started, which would dominate the time for thousands of small shards.
-        let asked = neighbours.filter(|beside| beside.may_have_sidecar());
-        let fetch = asked.map(|beside| scope.spawn(|| sidecars.fetch(beside)));
+    let neighbours = neighbours.as_ref();
+    let open = || {
         let ahead = is_remote.then(|| Ahead::new(Arc::clone(&whole), together));
         let opening = Opening { ahead: ahead.clone(), neighbours, remote: &options.remote };
-        let found = options.indexes.open(&whole, &opening, &options.format, watch);
-        let fetched = fetch.map(|fetch| fetch.join().unwrap_or(Ok(None)));
-        (found, ahead, fetched.unwrap_or(Ok(None)))
-    });
+        (options.indexes.open(&whole, &opening, &options.format, watch), ahead)
+    };
+    // Without a sidecar to fetch no thread is started, which would dominate the time for thousands of small shards.
+    let ((found, ahead), fetched) = match neighbours.filter(|beside| beside.may_have_sidecar()) {
+        Some(beside) => parallel::both(open, &|| sidecars.fetch(beside)),
+        None => (open(), Ok(None)),
+    };
     let mut found = found?;
     let (part, source) = match found.spooled.take() {
         Some(spooled) => {

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::io::memory::heap;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, Scope};
@@ -44,6 +45,18 @@ pub(crate) fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
         let _ = start(scope, threads.saturating_sub(1), work);
         work();
     });
+}
+
+/// Does one thing here and the other one on a thread of its own; or after the first, where there can be no thread.
+pub(super) fn both<A, B: Send>(here: impl FnOnce() -> A, there: &(dyn Fn() -> B + Sync)) -> (A, B) {
+    thread::scope(|scope| {
+        let other = Builder::new().spawn_scoped(scope, there);
+        let done = here();
+        match other {
+            Ok(other) => (done, other.join().unwrap_or_else(|died| resume_unwind(died))),
+            Err(_) => (done, there()),
+        }
+    })
 }
 
 /// The results of `work`, in the order of the items, on at most `threads` threads, of which this is one.

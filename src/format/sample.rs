@@ -63,6 +63,18 @@ impl Sample {
         self.length_bytes.saturating_add(self.size_bytes()).saturating_add(self.scratch_bytes)
     }
 
+    /// About how many stored bytes so many bytes of the file are made of, its header's included.
+    #[must_use]
+    pub fn stored_share(&self, shown_bytes: u64) -> u64 {
+        if self.content == Content::Stored && self.header_bytes == 0 {
+            return shown_bytes;
+        }
+        let stored = self.length_bytes.saturating_add(u64::from(self.header_bytes));
+        let product = u128::from(shown_bytes).saturating_mul(u128::from(stored));
+        let share = product.checked_div(u128::from(self.size_bytes())).unwrap_or(0);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// One past the last stored byte.
     #[must_use]
     pub fn end_bytes(&self) -> u64 {
@@ -86,4 +98,25 @@ pub struct Piece {
     pub length_bytes: u64,
     /// Where in the container.
     pub offset_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_file_has_as_large_a_share_of_the_stored_bytes() {
+        let share = |length_bytes, content, shown_bytes| {
+            Sample { length_bytes, content, ..Sample::default() }.stored_share(shown_bytes)
+        };
+        assert_eq!(share(100, Content::Stored, 30), 30);
+        assert_eq!(share(8, Content::Prefixed(128), 136), 8);
+        let content = Content::Encoded(400);
+        let member = Sample { length_bytes: 100, header_bytes: 50, content, ..Sample::default() };
+        assert_eq!([400, 200].map(|shown| member.stored_share(shown)), [150, 75]);
+        let encoded = [400, 200, 3, 0].map(|shown| share(100, Content::Encoded(400), shown));
+        assert_eq!(encoded, [100, 50, 0, 0]);
+        assert_eq!(share(7, Content::Encoded(0), 5), 0);
+        assert_eq!(share(u64::MAX, Content::Encoded(1), u64::MAX), u64::MAX);
+    }
 }

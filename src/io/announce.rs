@@ -13,6 +13,8 @@ const ANNOUNCE: u32 = 1 << 30 | 0xf1 << 8 | 1;
 const WARM_UP: u32 = 1 << 30 | 0xf1 << 8 | 2;
 /// `_IOC(_IOC_WRITE, 0xf1, 3, size)` without the size.
 const BEGIN_ORDER: u32 = 1 << 30 | 0xf1 << 8 | 3;
+/// `_IOC(_IOC_WRITE, 0xf1, 4, size)` without the size.
+const DROP_ALL: u32 = 1 << 30 | 0xf1 << 8 | 4;
 const SIZE_SHIFT: u32 = 16;
 const SIZE_BITS: u32 = 0x3fff;
 
@@ -25,6 +27,8 @@ pub enum ControlRequest {
     WarmUp,
     /// To drop an order that was announced, and to announce it anew.
     BeginOrder,
+    /// To drop all orders, and warm-ups: see [`drop_all`].
+    DropAll,
 }
 
 impl ControlRequest {
@@ -35,6 +39,7 @@ impl ControlRequest {
             ANNOUNCE => Some(Self::Write),
             WARM_UP => Some(Self::WarmUp),
             BEGIN_ORDER => Some(Self::BeginOrder),
+            DROP_ALL => Some(Self::DropAll),
             _ => None,
         }
     }
@@ -64,12 +69,17 @@ pub fn warm_up(prefetch: &File, samples: &[u8]) -> io::Result<()> {
     send(prefetch, WARM_UP, samples)
 }
 
-/// Drops all that is announced to a mount and not read yet, and what was fetched of it.
+/// Drops all that is announced to a mount and not read yet, what was fetched of it, and what warm-ups have not begun to fetch;
+/// a daemon that is older than this request drops no warm-up.
 ///
 /// # Errors
-/// ENOTTY: it is another file, or the daemon of the mount is older than this request. ESTALE: as for [`announce`].
-pub fn drop_orders(prefetch: &File) -> io::Result<()> {
-    send(prefetch, BEGIN_ORDER, &0u64.to_le_bytes())
+/// ENOTTY: it is another file, or the daemon of the mount drops no orders. ESTALE: as for [`announce`].
+pub fn drop_all(prefetch: &File) -> io::Result<()> {
+    let all = 0u64.to_le_bytes();
+    match send(prefetch, DROP_ALL, &all) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => send(prefetch, BEGIN_ORDER, &all),
+        sent => sent,
+    }
 }
 
 fn send(prefetch: &File, request: u32, bytes: &[u8]) -> io::Result<()> {
@@ -92,6 +102,7 @@ mod tests {
             assert_eq!(ControlRequest::of(ANNOUNCE | size), Some(ControlRequest::Write));
             assert_eq!(ControlRequest::of(WARM_UP | size), Some(ControlRequest::WarmUp));
             assert_eq!(ControlRequest::of(BEGIN_ORDER | size), Some(ControlRequest::BeginOrder));
+            assert_eq!(ControlRequest::of(DROP_ALL | size), Some(ControlRequest::DropAll));
         }
         // TCGETS, and the same in the other direction.
         assert_eq!(

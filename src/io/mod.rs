@@ -15,7 +15,7 @@ pub mod spin;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, warm_up};
+pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, drop_all, warm_up};
 pub use files::{
     Access, Change, File, FileVersion, Held, Io, Kept, Mapping, Pool, ReadError, Reading, Space,
     cache_directory, is_range_locked, preallocate, punch_hole, rename_to_free, share_range, space,

@@ -18,8 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The pause between two checks for a last prefetch hint that has no newline.
-const LINE_PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two checks for a last prefetch hint that has no newline, and for room.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The same for room, after so many checks in vain.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+const VAIN_CHECKS: u32 = 20;
 /// How long the end of a mount waits for reads that are under way.
 const LAST_READS: Duration = Duration::from_secs(1);
 /// After this many bytes, the depth is judged by their rate.
@@ -83,6 +86,12 @@ impl Prefetcher {
     }
 }
 
+/// How long to wait at most until the next check, after `vain` checks at which nothing had happened; `None`: until woken.
+fn longest_pause(vfs: &Vfs, has_lines: bool, vain: u32) -> Option<Duration> {
+    let pause = if has_lines || vain < VAIN_CHECKS { PAUSE } else { LONG_PAUSE };
+    (has_lines || vfs.lacks_room()).then_some(pause)
+}
+
 /// Where the fetches come from, and which thread stores their samples.
 struct Work {
     vfs: Arc<Vfs>,
@@ -93,6 +102,7 @@ struct Work {
 impl Work {
     /// Reads one span at a time, where there is no io_uring.
     fn run(&self, woken: &mpsc::Receiver<()>, stop: &AtomicBool) {
+        let mut vain = 0_u32;
         while !stop.load(Ordering::Relaxed) {
             let has_lines = self.vfs.tick_announcements();
             while !stop.load(Ordering::Relaxed)
@@ -107,11 +117,13 @@ impl Work {
                     false => reads::fetch_waiting(store, fetch.span(), Cause::Prefetch),
                 };
                 self.store(self.vfs.land(fetch, fetched));
+                vain = 0;
             }
-            let _ = match has_lines {
-                true => woken.recv_timeout(LINE_PAUSE).ok(),
-                false => woken.recv().ok(),
+            let is_woken = match longest_pause(&self.vfs, has_lines, vain) {
+                Some(pause) => woken.recv_timeout(pause).is_ok(),
+                None => woken.recv().is_ok(),
             };
+            vain = if is_woken { 0 } else { vain.saturating_add(1) };
         }
     }
 
@@ -170,19 +182,19 @@ impl Worker {
     }
 
     fn run(mut self, stop: &AtomicBool) {
-        let mut events = Vec::new();
+        let (mut events, mut vain) = (Vec::new(), 0_u32);
         while !stop.load(Ordering::Relaxed) {
             let has_lines = self.work.vfs.tick_announcements();
             let has_more = self.begin();
-            let at_most = match has_lines {
+            let at_most = match has_more && self.reading == 0 {
                 // A request had precedence: try again soon.
-                _ if has_more && self.reading == 0 => Some(Duration::from_millis(1)),
-                true => Some(LINE_PAUSE),
-                false => None,
+                true => Some(Duration::from_millis(1)),
+                false => longest_pause(&self.work.vfs, has_lines, vain),
             };
             if let Err(error) = self.ring.wait(&mut events, at_most) {
                 return tracing::error!("prefetch ends: {error}");
             }
+            vain = if events.is_empty() && !has_more { vain.saturating_add(1) } else { 0 };
             let counts = self.ring.counts();
             self.work.vfs.stats().ring(counts.submits, counts.entries, counts.completions);
             for event in events.drain(..) {

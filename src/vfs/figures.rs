@@ -180,7 +180,7 @@ impl MountStats {
                 intervals_used intervals_unused),
             blocks: since!(BlockFigures, self.blocks, earlier.blocks, fetched hits refused evicted),
             prefetch: since!(PrefetchFigures, self.prefetch, earlier.prefetch, announced done failed
-                foreseen looked_up reads merged fetched_bytes stored_bytes unused_bytes used),
+                skipped foreseen looked_up reads merged fetched_bytes stored_bytes unused_bytes used),
             reads_waiting: self.reads_waiting,
             bad_samples: self.bad_samples,
             bad_containers: self.bad_containers,

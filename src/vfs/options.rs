@@ -26,7 +26,7 @@ pub struct Options {
     pub verify: Verify,
     /// Hard cap of what is held in memory, in bytes: blocks, samples, what is being fetched ahead.
     pub cache_bytes: u64,
-    /// How much of what is announced may be put into the kernel's page cache, in bytes.
+    /// How much of what is announced and not read yet may be put into the kernel's page cache, in bytes.
     pub kernel_bytes: u64,
     /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
     pub io: &'static str,

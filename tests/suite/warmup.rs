@@ -200,3 +200,20 @@ fn ctrl_c_ends_the_waiting_unless_it_is_over_already() {
         assert!(mount.is_served());
     });
 }
+
+#[test]
+fn a_warmup_says_how_many_samples_are_fetched_only_when_they_are_read() {
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, fixture("ordered.parquet"), &[]);
+        let says = ffrfs(&["warmup".as_ref(), mount.point()]).ok().stderr;
+        let prefetch = &mount.stats()["prefetch"];
+        let skipped = prefetch["skipped"].as_u64().expect("a number");
+        assert!(skipped > 0 && prefetch["announced"] == skipped, "{prefetch}");
+        let when_read = format!("{skipped} samples are fetched only when read ");
+        for line in ["0 samples warmed up, ", &when_read] {
+            assert!(says.lines().any(|said| said.starts_with(line)), "{says}");
+        }
+        let control = String::from_utf8(mount.read(".ffrfs/prefetch").unwrap()).unwrap();
+        assert!(control.contains(&format!("when they are read: {skipped}")), "{control}");
+    });
+}

@@ -237,6 +237,11 @@ impl Page<'_> {
                 "Announced samples that could not be fetched.",
             ),
             (
+                "ffrfs_prefetch_skipped_total",
+                figures.skipped,
+                "Announced samples that are fetched only when they are read.",
+            ),
+            (
                 "ffrfs_prefetch_foreseen_total",
                 figures.foreseen,
                 "Samples and blocks that a pattern foresaw.",

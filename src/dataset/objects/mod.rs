@@ -1,13 +1,14 @@
 //! Sources that are URLs: expands them to objects, opens these, and finds the files beside them.
 //!
-//! Imports from [`crate::store`] and [`crate::format`], and from the parent directory only the names of sidecars and
-//! kept indexes.
+//! Imports from [`crate::store`] and [`crate::format`], and from the parent directory only the names of sidecars and of
+//! kept indexes, and `parallel.rs`.
 
 mod expand;
 mod neighbours;
 
 pub(crate) use neighbours::Neighbours;
 
+use crate::dataset::parallel;
 use crate::failure::Failure;
 use crate::store::Part;
 use crate::store::remote::{
@@ -78,10 +79,11 @@ impl Objects {
         match object {
             Asked::Not(location) => {
                 let neighbours = beside(location.clone());
-                let part = std::thread::scope(|scope| {
-                    has_sidecar.then(|| scope.spawn(|| neighbours.begin_sidecar()));
-                    self.stores().open(&location).map_err(|e| with_hint(e, &location))
-                });
+                let open = || self.stores().open(&location).map_err(|e| with_hint(e, &location));
+                let (part, ()) = match has_sidecar {
+                    true => parallel::both(open, &|| neighbours.begin_sidecar()),
+                    false => (open(), ()),
+                };
                 Ok((part?, neighbours))
             }
             Asked::Listed(object) => {

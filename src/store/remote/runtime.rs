@@ -3,7 +3,7 @@
 
 use crate::io::NO_THREAD;
 use std::future::Future;
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use std::{io, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -42,8 +42,15 @@ pub(super) fn for_namenodes() -> io::Result<&'static Handle> {
 }
 
 fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static Handle> {
-    if let Some(runtime) = place.get() {
-        return Ok(runtime.handle());
+    // One at a time: there may be room for the threads of one alone.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let is_there = || place.get().map(Runtime::handle);
+    if let Some(handle) = is_there() {
+        return Ok(handle);
+    }
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = is_there() {
+        return Ok(handle);
     }
     try_threads().map_err(|error| io::Error::other(format!("{NO_THREAD}: {error}")))?;
     let runtime = Builder::new_multi_thread()
@@ -55,11 +62,7 @@ fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static
         .build()?;
     // The first thread for blocking work: later there may be no room for it.
     runtime.spawn_blocking(|| ());
-    // If two threads make one at a time, the second one is dropped, without waiting for its threads.
-    if let Err(second) = place.set(runtime) {
-        second.shutdown_background();
-    }
-    place.get().map(Runtime::handle).ok_or_else(|| io::Error::other("no runtime"))
+    Ok(place.get_or_init(|| runtime).handle())
 }
 
 /// Starts threads that are there at the same time, and end.

@@ -6,7 +6,7 @@ use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::io::mount::{control_file, mounts};
-use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_orders, warm_up};
+use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_all, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +52,9 @@ pub(crate) struct PrefetchFigures {
     pub(crate) in_flight: u64,
     pub(crate) done: u64,
     pub(crate) failed: u64,
+    /// Samples that are fetched only when they are read.
+    #[serde(default)]
+    pub(crate) skipped: u64,
     /// Samples that a reader has taken from memory.
     #[serde(default)]
     pub(crate) used: u64,
@@ -218,9 +221,9 @@ impl Mounted {
             .ok_or_else(|| list.wrong(place, &format!("{} is no sample", path.display())))
     }
 
-    /// Drops what is announced and not read yet.
+    /// Drops what is announced and not read yet, and what warm-ups have not begun to fetch.
     pub(crate) fn drop_announced(&self) -> Result<(), Failure> {
-        match drop_orders(&self.prefetch) {
+        match drop_all(&self.prefetch) {
             Ok(()) => Ok(()),
             // Another daemon serves: what was announced to the one before is lost anyway.
             Err(e) if control_file::is_stale(&e) => Ok(()),

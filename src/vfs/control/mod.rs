@@ -260,6 +260,10 @@ impl Control {
                 self.begin_order(&writer, numbers.next().ok_or(Errno::EINVAL)?);
                 Ok(())
             }
+            (Takes::Announcements(_), ControlRequest::DropAll) => {
+                self.prefetch.drop_all();
+                Ok(())
+            }
         }
     }
 

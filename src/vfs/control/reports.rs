@@ -72,12 +72,13 @@ impl Control {
 
     /// `prefetch` as it is read.
     pub(in crate::vfs) fn prefetch_text(&self) -> String {
-        let PrefetchFigures { waiting, in_flight, .. } = self.prefetch.figures();
+        let PrefetchFigures { waiting, in_flight, skipped, .. } = self.prefetch.figures();
         let mut text = format!(
             "Write here what will be read next, in order: sample numbers, or paths from the root of the\n\
              mount, one per line; or sample numbers as raw little-endian u64.\n\
              waiting: {waiting}\n\
-             in flight: {in_flight}"
+             in flight: {in_flight}\n\
+             fetched only when they are read: {skipped}"
         );
         // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
         while text.len() % 8 != 7 {

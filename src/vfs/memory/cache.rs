@@ -7,6 +7,7 @@
 
 mod ahead;
 mod key;
+mod prefetched;
 
 use super::blocks::Blocks;
 use super::budget::{Budget, Reservation};
@@ -32,8 +33,8 @@ const SHARDS: u64 = 16;
 pub(in crate::vfs) enum CacheAnswer {
     /// It is cached.
     Cached(Cached),
-    /// It was prefetched; its arrival, if all of it has now been read.
-    Prefetched(Arc<Verified>, Option<Arrival>),
+    /// It was prefetched; how it came, and whether all of it has now been read.
+    Prefetched(Arc<Verified>, Arrival, bool),
     /// Another read fetches it.
     InFlight(Arc<InFlightRead>),
     /// Nobody fetches it: the caller leads.
@@ -46,6 +47,7 @@ pub(in crate::vfs) struct Arrival {
     /// The place in the order of arrival.
     pub(in crate::vfs) number: u64,
     pub(in crate::vfs) is_announced: bool,
+    pub(in crate::vfs) is_looked_up: bool,
 }
 
 /// The leader of an in-flight read. Dropped, it ends the read and lets the followers go on, whatever became
@@ -74,7 +76,7 @@ impl Leader {
         let CacheKey::Sample(sample) = self.key else { return };
         self.cache.busy.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.cache.shard(self.key);
-        let prefetched = Prefetched { verified, read_bytes: 0, arrival };
+        let prefetched = Prefetched { verified, read_bytes: 0, arrival, read_at: 0 };
         if shard.prefetched.insert(sample, prefetched).is_some() {
             self.cache.busy.fetch_sub(1, Ordering::Relaxed);
         }
@@ -102,6 +104,8 @@ pub(in crate::vfs) struct SampleCache {
     concurrency: u64,
     /// Samples that were or are being prefetched; 0: a reader of a whole sample need not look.
     busy: AtomicUsize,
+    /// How far readers have come in what is announced.
+    turnover: prefetched::Turnover,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -158,6 +162,8 @@ struct Prefetched {
     verified: Arc<Verified>,
     read_bytes: u64,
     arrival: Arrival,
+    /// How many announced samples had been begun when a part of this one was read last. 0: nothing was, or it was not announced.
+    read_at: u64,
 }
 
 impl SampleCache {
@@ -178,6 +184,7 @@ impl SampleCache {
             budget,
             evictable: Evictable { all: Arc::default(), bytes: 0 },
             busy: AtomicUsize::new(0),
+            turnover: prefetched::Turnover::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -223,12 +230,13 @@ impl SampleCache {
 
     fn get_in(&self, shard: &mut Shard, key: CacheKey, bytes: u64) -> Option<CacheAnswer> {
         if let CacheKey::Sample(sample) = key
-            && let Some((verified, used_up)) = shard.read_prefetched(sample, bytes)
+            && let Some((verified, arrival, is_used_up)) =
+                shard.read_prefetched(sample, bytes, &self.turnover)
         {
-            if used_up.is_some() {
+            if is_used_up {
                 self.busy.fetch_sub(1, Ordering::Relaxed);
             }
-            return Some(CacheAnswer::Prefetched(verified, used_up));
+            return Some(CacheAnswer::Prefetched(verified, arrival, is_used_up));
         }
         if let Some(cached) = shard.read_cached(key, bytes) {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -467,22 +475,6 @@ impl Shard {
             return Some(entry.cached.clone());
         }
         Some(self.cached.pop(&key)?.cached)
-    }
-
-    fn read_prefetched(
-        &mut self,
-        sample: u64,
-        bytes: u64,
-    ) -> Option<(Arc<Verified>, Option<Arrival>)> {
-        let prefetched = self.prefetched.get_mut(&sample)?;
-        prefetched.read_bytes += bytes;
-        let verified = Arc::clone(&prefetched.verified);
-        let is_used_up = prefetched.read_bytes >= verified.bytes().len() as u64;
-        let used_up = is_used_up.then_some(prefetched.arrival);
-        if is_used_up {
-            self.prefetched.remove(&sample);
-        }
-        Some((verified, used_up))
     }
 }
 

@@ -12,7 +12,7 @@ use loom::thread;
 use std::sync::Arc;
 
 const BYTES: usize = 4096;
-const ARRIVAL: Arrival = Arrival { number: 7, is_announced: true };
+const ARRIVAL: Arrival = Arrival { number: 7, is_announced: true, is_looked_up: false };
 
 fn whole() -> Arc<Verified> {
     let bytes = Bytes::Own(Buffer::with_capacity(BYTES).unwrap());
@@ -90,7 +90,7 @@ fn loom_a_prefetch_and_a_reader_leave_nothing_in_flight_and_nothing_counted() {
             }
         });
         let read = cache.get_or_lead(CacheKey::Sample(0), BYTES as u64);
-        let is_read = matches!(read, CacheAnswer::Prefetched(_, Some(ARRIVAL)));
+        let is_read = matches!(read, CacheAnswer::Prefetched(_, ARRIVAL, true));
         drop(read);
         prefetch.join().unwrap();
         let is_left = cache.drop_prefetched(0).is_some();

@@ -1,10 +1,10 @@
 //! What readers ask for: it shows whether what was prefetched is used, and which patterns there are.
 
 use super::Prefetch;
-use super::queue::add;
+use super::queue::{STALE, add};
 use crate::catalog::Located;
 use crate::vfs::memory::cache::Arrival;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far a pattern is followed.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -12,6 +12,13 @@ const AHEAD_BLOCKS: u64 = 16;
 /// After so many samples fetched on demand, none of them prefetched, announcements are dropped: the readers
 /// read something else.
 const UNFORESEEN_LIMIT: u64 = 8192;
+
+/// Most readers find the number there: they do not write it.
+fn raise(number: &AtomicU64, to: u64) {
+    if number.load(Ordering::Relaxed) < to {
+        number.fetch_max(to, Ordering::Relaxed);
+    }
+}
 
 impl Prefetch {
     pub(super) fn wake_if_there_is_room(&self) {
@@ -21,16 +28,32 @@ impl Prefetch {
         }
     }
 
-    /// A prefetched sample was read; its arrival if that was all of it.
+    /// Readers may have left announced samples for good after a part of them, which take up room.
+    fn wake_if_some_may_be_left(&self) {
+        if self.lacks_room() && self.memory.cache().may_be_left() {
+            self.wake();
+        }
+    }
+
+    /// A prefetched sample was read; whether all of it has been by now.
     pub(in crate::vfs) fn prefetched_was_read(
         &self,
         sample: u64,
         located: &Located,
-        used_up: Option<Arrival>,
+        (arrival, is_used_up): (Arrival, bool),
     ) {
         self.demanded.store(0, Ordering::Relaxed);
-        let Some(arrival) = used_up else { return };
-        self.last_used.fetch_max(arrival.number, Ordering::Relaxed);
+        // A part of it shows as well how far the reader has come.
+        if !arrival.is_looked_up {
+            raise(&self.last_used, arrival.number);
+        }
+        if arrival.is_announced {
+            raise(&self.last_announced_used, arrival.number);
+        }
+        if !is_used_up {
+            self.wake_if_some_may_be_left();
+            return;
+        }
         add(&self.counts.used, 1);
         // This was the read that was announced. Of the order nothing has to be found out, and if it names the sample once
         // more, it will be read once more.
@@ -54,8 +77,16 @@ impl Prefetch {
 
     /// A sample must be fetched on demand: it was not prefetched.
     pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
+        let is_begun = self.latest_demand(sample).swap(sample + 1, Ordering::Relaxed) != sample + 1;
+        if is_begun {
+            self.lookups.fetch_add(1, Ordering::Relaxed);
+        }
+        // Readers are ahead of what was announced, or elsewhere.
+        if is_begun && self.lacks_room() {
+            self.memory.cache().another_is_begun();
+            self.wake_if_some_may_be_left();
+        }
         self.observe(sample, located);
-        self.latest_demand(sample).store(sample + 1, Ordering::Relaxed);
         let demanded = self.demanded.fetch_add(1, Ordering::Relaxed);
         if demanded > UNFORESEEN_LIMIT && self.lacks_room.swap(false, Ordering::Relaxed) {
             self.demanded.store(0, Ordering::Relaxed);
@@ -72,6 +103,7 @@ impl Prefetch {
     pub(in crate::vfs) fn observe(&self, sample: u64, located: &Located) {
         // To wait for the lock would delay a reader: rather a number is missed.
         let Ok(mut queue) = self.queue.try_lock() else { return };
+        self.drop_looked_up(&mut queue, STALE);
         let at = located.sample;
         let foreseen = if self.memory.blocks().is_worthwhile() && self.memory.is_small(&at) {
             let Some((part, number)) =

@@ -1,6 +1,6 @@
 //! What is being prefetched, as the transport holds it.
 
-use super::queue::{Counts, add};
+use super::queue::{Again, Counts, add};
 use crate::catalog::{Located, Node};
 use crate::vfs::inode::Inode;
 use crate::vfs::memory::blocks::BlockLeader;
@@ -20,6 +20,7 @@ pub struct Fetch {
     pub(super) is_announced: bool,
     /// The sample's reader follows at once, so the kernel's page cache need not be given it.
     pub(super) is_looked_up: bool,
+    pub(super) again: Again,
     pub(super) since: Instant,
     pub(super) _in_flight: InFlightCount,
 }

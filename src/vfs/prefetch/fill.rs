@@ -4,7 +4,7 @@
 use super::Prefetch;
 use super::fetch::{Fetch, Target};
 use super::orders::UNNAMED;
-use super::queue::{Fill, add};
+use super::queue::{Again, Fill, add};
 use crate::io::{Buffer, ReadError};
 use crate::vfs::Errno;
 use crate::vfs::span::Span;
@@ -52,8 +52,9 @@ impl Prefetch {
         let Fill { part, range, samples } = fills.pop_front()?;
         let (_in_flight, since) = (self.in_flight(samples), Instant::now());
         let span = Span::new(part, range, Buffer::empty());
-        let (target, is_announced, is_looked_up) = (Target::Cache(samples), true, false);
-        Some(Fetch { span, target, is_announced, is_looked_up, since, _in_flight })
+        let (target, is_announced) = (Target::Cache(samples), true);
+        let (is_looked_up, again) = (false, Again::default());
+        Some(Fetch { span, target, is_announced, is_looked_up, again, since, _in_flight })
     }
 
     /// A cache holds a range now, or does not.

@@ -2,7 +2,7 @@
 
 use super::Prefetch;
 use super::fetch::{Delivery, Fetch, Target};
-use super::queue::{MergedRead, add};
+use super::queue::{Again, LookedUp, MergedRead, Queue, STALE, add};
 use crate::catalog::{Located, Node};
 use crate::io::{Buffer, ReadError};
 use crate::store::remote::StoreError;
@@ -12,7 +12,19 @@ use crate::vfs::memory::chunk::Chunk;
 use crate::vfs::memory::verified::{Bytes, Verified};
 use crate::vfs::samples::check::Unfit;
 use crate::vfs::{Errno, Phase, Stage, Traced};
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Why a sample that was fetched does not arrive.
+enum Missed {
+    /// It lies elsewhere.
+    Moved,
+    /// A cache has given other bytes, and dropped them.
+    Distrusted,
+    /// It is bad, and listed.
+    Bad,
+}
 
 impl Prefetch {
     /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
@@ -35,9 +47,6 @@ impl Prefetch {
             return Vec::new();
         }
         traced.enter(Phase::Verify);
-        if let (Target::Samples(samples, _), true) = (&fetch.target, fetch.is_announced) {
-            add(&self.counts.done, samples.len() as u64);
-        }
         let bytes = fetch.span.length() as u64;
         self.samples.stats().fetched(bytes);
         self.samples.stats().stage(Stage::Ahead, fetch.since);
@@ -54,8 +63,9 @@ impl Prefetch {
                 let chunk = Chunk::new(buffer, fetch.span.place(), rights);
                 let chunk = Arc::new(chunk.of_pool(self.samples.buffers()));
                 let start = fetch.span.range().start;
+                let place = (&chunk, start);
                 let (is_announced, is_looked_up) = (fetch.is_announced, fetch.is_looked_up);
-                self.land_samples(samples, &chunk, start, is_announced, is_looked_up)
+                self.land_samples(samples, place, is_announced, is_looked_up, fetch.again)
             }
         };
         self.trace.end(traced, Ok(bytes));
@@ -89,21 +99,17 @@ impl Prefetch {
         if let Some(error) = of_store.filter(|error| error.is_gone()) {
             self.samples.add_stale_part(part, error);
         }
+        let (range, is_announced, again) = (fetch.span.range(), fetch.is_announced, fetch.again);
         let Target::Samples(samples, _) = fetch.target else { return };
         let counts = &self.counts;
         // A store has been asked often enough.
         if samples.len() > 1 && !is_changed && of_store.is_none() {
-            let alone = |&(sample, located, _): &(u64, Located, Leader)| MergedRead {
-                part,
-                range: located.sample.extent(),
-                samples: vec![(sample, located)],
-                is_announced: fetch.is_announced,
-            };
-            let reads: Vec<_> = samples.iter().map(alone).collect();
+            let of = samples.iter().map(|(sample, located, _)| (*sample, *located)).collect();
+            let read = MergedRead { part, range, samples: of, is_announced, again };
             // A follower of one of them may be served on this very thread: not with the queue locked.
             drop(samples);
-            self.lock().batch.extend(reads);
-        } else if fetch.is_announced {
+            self.lock().batch.extend(read.apart());
+        } else if is_announced {
             add(&counts.done, samples.len() as u64);
             add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
@@ -115,68 +121,144 @@ impl Prefetch {
     fn land_samples(
         &self,
         samples: Vec<(u64, Located, Leader)>,
-        chunk: &Arc<Chunk>,
-        start: u64,
+        (chunk, start): (&Arc<Chunk>, u64),
         is_announced: bool,
         is_looked_up: bool,
+        again: Again,
     ) -> Vec<Delivery> {
-        let mut stores = Vec::new();
+        let (mut stores, mut missed) = (Vec::new(), Vec::new());
         let mut arrived = Vec::with_capacity(samples.len());
+        let count = samples.len() as u64;
         let first = {
             let mut queue = self.lock();
-            queue.arrivals += samples.len() as u64;
-            queue.arrivals - samples.len() as u64
+            queue.arrivals += count;
+            queue.arrivals - count
         };
         for (number, (sample, located, leader)) in (first..).zip(samples) {
-            match self.check_fetched(sample, &located, chunk, start) {
-                Some(verified) => {
+            match self.check_fetched(sample, located, (chunk, start), again) {
+                Ok(verified) => {
                     let verified = Arc::new(verified);
                     arrived.push((number, sample));
                     if !is_looked_up && self.in_kernel.get(sample) {
                         let verified = Arc::clone(&verified);
                         stores.push(Delivery { sample, verified, _in_flight: self.in_flight(1) });
                     }
-                    leader.end_prefetch(verified, Arrival { number, is_announced });
+                    leader.end_prefetch(verified, Arrival { number, is_announced, is_looked_up });
                 }
-                None if is_announced => add(&self.counts.failed, 1),
-                None => {}
+                Err(why) => missed.push((sample, why)),
             }
         }
+        if is_announced {
+            add(&self.counts.done, arrived.len() as u64);
+            self.fetch_again(missed, again);
+        }
         let mut queue = self.lock();
-        let list = match is_announced || is_looked_up {
+        if is_looked_up {
+            self.list_looked_up(&mut queue, &arrived);
+            return stores;
+        }
+        let list = match is_announced {
             true => &mut queue.arrived,
             false => &mut queue.arrived_foreseen,
         };
         list.extend(arrived, |sample, number| self.memory.cache().has_arrival(sample, number));
-        let room = self.kernel_bytes.saturating_sub(queue.stored_bytes);
+        self.limit_stores(&mut queue, first + count, &mut stores);
+        stores
+    }
+
+    /// Has announced samples that did not arrive fetched once more, from where they are now known to lie. Those for which that
+    /// was in vain are done.
+    fn fetch_again(&self, missed: Vec<(u64, Missed)>, again: Again) {
+        let (mut moved, mut distrusted) = (Vec::new(), Vec::new());
+        for (sample, why) in missed {
+            let in_vain = match why {
+                Missed::Moved if !again.is_moved => {
+                    moved.push(sample);
+                    continue;
+                }
+                Missed::Distrusted => {
+                    distrusted.push(sample);
+                    continue;
+                }
+                // Its reader will find it where it lies.
+                Missed::Moved => &self.counts.skipped,
+                Missed::Bad => &self.counts.failed,
+            };
+            add(in_vain, 1);
+            add(&self.counts.done, 1);
+        }
+        let moved = (moved, Again { is_moved: true, ..again });
+        let distrusted = (distrusted, Again { is_distrusted: true, ..again });
+        for (samples, again) in [moved, distrusted] {
+            let reads = self.merged_reads(&samples, true).into_iter();
+            let reads: Vec<_> = reads.map(|read| MergedRead { again, ..read }).collect();
+            if !reads.is_empty() {
+                self.lock().batch.extend(reads);
+            }
+        }
+    }
+
+    fn list_looked_up(&self, queue: &mut Queue, arrived: &[(u64, u64)]) {
+        let lookups = self.lookups.load(Ordering::Relaxed);
+        let listed = |&(number, sample): &(u64, u64)| LookedUp { lookups, number, sample };
+        queue.arrived_looked_up.extend(arrived.iter().map(listed));
+        self.drop_looked_up(queue, STALE);
+    }
+
+    /// Keeps only those stores that still fit into the kernel's share; `number` is one past the read's last arrival.
+    fn limit_stores(&self, queue: &mut Queue, number: u64, stores: &mut Vec<Delivery>) {
+        let last_used = self.last_announced_used.load(Ordering::Relaxed);
+        let age = queue.stale_age();
+        queue.given.take_off_read(age, last_used);
+        let room = self.kernel_bytes.saturating_sub(queue.given.bytes);
         let mut bytes = 0;
         stores.retain(|store| {
-            bytes += store.bytes().len() as u64;
-            bytes <= room
+            let length = store.bytes().len() as u64;
+            let fits = bytes + length <= room;
+            bytes += if fits { length } else { 0 };
+            fits
         });
-        queue.stored_bytes += bytes.min(room);
-        stores
+        queue.given.add(number, bytes);
     }
 
     fn check_fetched(
         &self,
         sample: u64,
-        located: &Located,
-        chunk: &Arc<Chunk>,
-        start: u64,
-    ) -> Option<Verified> {
-        let extent = located.sample.extent();
-        let range = (extent.start - start) as usize..(extent.end - start) as usize;
-        match self.samples.check_whole(sample, located, Bytes::Shared(Arc::clone(chunk)), range) {
-            Ok(verified) => Some(verified.with_rights(chunk)),
-            // Its reader will find it where it lies.
-            Err(Unfit::Moved) => None,
-            Err(Unfit::Fault(_)) if self.samples.distrust(located.part, extent) => None,
+        mut located: Located,
+        (chunk, start): (&Arc<Chunk>, u64),
+        again: Again,
+    ) -> Result<Verified, Missed> {
+        let check = |at: &Located| {
+            let Range { start: first, end } = at.sample.extent();
+            let range = (first - start) as usize..(end - start) as usize;
+            self.samples.check_whole(sample, at, Bytes::Shared(Arc::clone(chunk)), range)
+        };
+        let mut checked = check(&located);
+        if let Err(Unfit::Moved) = checked
+            && let Some(now) = self.found_in(sample, start..start + chunk.length() as u64)
+        {
+            located = now;
+            checked = check(&located);
+        }
+        let (part, extent) = (located.part, located.sample.extent());
+        match checked {
+            Ok(verified) => Ok(verified.with_rights(chunk)),
+            Err(Unfit::Moved) => Err(Missed::Moved),
+            Err(Unfit::Fault(_)) if !again.is_distrusted && self.samples.distrust(part, extent) => {
+                Err(Missed::Distrusted)
+            }
             Err(Unfit::Fault(fault)) => {
-                self.samples.add_bad(sample, *located, fault);
-                None
+                self.samples.add_bad(sample, located, fault);
+                Err(Missed::Bad)
             }
         }
+    }
+
+    /// Where a sample lies now, if that is in this range of its part.
+    fn found_in(&self, sample: u64, fetched: Range<u64>) -> Option<Located> {
+        let now = self.samples.locate(sample).ok()?;
+        let Range { start, end } = now.sample.extent();
+        (fetched.start <= start && end <= fetched.end).then_some(now)
     }
 
     /// Whether a sample has not been read yet. A reader may still hold its pages locked, and must not be

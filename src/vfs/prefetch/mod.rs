@@ -2,8 +2,8 @@
 //!
 //! Decides what to fetch and what becomes of it; a thread of the transport fetches ([`Prefetch::next_fetch`],
 //! [`Prefetch::land`]). Samples whose inodes the kernel knows go into its page cache, so that no request for
-//! them comes; the others stay in the sample cache until they are read, in a window of half the memory.
-//! What is not read in time is dropped and counted.
+//! them comes; the others stay in the sample cache until they are read, in a window of half the memory, or of a quarter
+//! where they were looked up. What is not read in time is dropped and counted.
 
 mod demand;
 mod fetch;
@@ -25,7 +25,7 @@ use super::memory::budget::Budget;
 use super::samples::Samples;
 use super::{Errno, Trace};
 use crate::store::Place;
-use queue::{Counts, Queue, add};
+use queue::{Counts, Given, Queue, add};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -41,9 +41,13 @@ pub(super) struct Prefetch {
     /// Held while stores are told the order, so that they hear of it as it came about. Taken before the queue's lock, for which
     /// readers and fetches wait.
     telling: Mutex<()>,
-    /// What may be held of prefetched samples.
+    /// What may be held of samples that were announced or foreseen.
     window: Budget,
-    /// How much of what is announced may be put into the kernel's page cache, in bytes.
+    /// What may be held of samples that were looked up.
+    looked_up_window: Budget,
+    /// Samples that were looked up and are worth fetching, whether they found room or not; fetches on demand count, too.
+    lookups: AtomicU64,
+    /// How much of what is announced and not read yet may be put into the kernel's page cache, in bytes.
     kernel_bytes: u64,
     /// Samples whose inodes the kernel knows.
     in_kernel: Bits,
@@ -54,8 +58,10 @@ pub(super) struct Prefetch {
     lacks_room: AtomicBool,
     /// Whether more is announced than is being fetched.
     is_announced: AtomicBool,
-    /// Of the samples that arrived, the last one that was read.
+    /// Of the samples that were announced or foreseen, and arrived, the last one that was read, in part at least.
     last_used: AtomicU64,
+    /// The same of those that were announced.
+    last_announced_used: AtomicU64,
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
@@ -81,6 +87,8 @@ impl Prefetch {
             queue: Mutex::default(),
             telling: Mutex::default(),
             window: Budget::new(memory.budget().cap_bytes() / 2),
+            looked_up_window: Budget::new(memory.budget().cap_bytes() / 4),
+            lookups: AtomicU64::new(0),
             kernel_bytes,
             in_kernel: Bits::new(bits),
             delivered: Bits::new(bits),
@@ -88,6 +96,7 @@ impl Prefetch {
             lacks_room: AtomicBool::new(false),
             is_announced: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
+            last_announced_used: AtomicU64::new(0),
             demanded: AtomicU64::new(0),
             recent_demands: (0..RECENT_DEMANDS).map(|_| AtomicU64::new(0)).collect(),
             recent_reads: (0..RECENT_DEMANDS).map(|_| AtomicU64::new(0)).collect(),
@@ -111,9 +120,10 @@ impl Prefetch {
         self.takes_latest_read(sample);
     }
 
-    /// Changes the window's size. What is held stays; the caller drops what is too much.
+    /// Changes the windows' sizes. What is held stays; the caller drops what is too much.
     pub(in crate::vfs) fn set_cap_bytes(&self, cap_bytes: u64) {
         self.window.set_cap_bytes(cap_bytes / 2);
+        self.looked_up_window.set_cap_bytes(cap_bytes / 4);
         self.lacks_room.store(false, Ordering::Relaxed);
         self.wake();
     }
@@ -164,7 +174,7 @@ impl Prefetch {
             return Err(Errno::ENOSPC);
         }
         if queue.announced.is_empty() && queue.batch.is_empty() {
-            (queue.batch_bytes, queue.stored_bytes) = (0, 0);
+            (queue.batch_bytes, queue.given) = (0, Given::default());
         }
         queue.announced.extend(order, samples);
         // What was read before may have left the page cache.
@@ -177,6 +187,14 @@ impl Prefetch {
         self.announce_to_stores(samples, first);
         self.wake();
         Ok(())
+    }
+
+    /// Drops all orders, and what warm-ups have not begun to fetch.
+    pub(in crate::vfs) fn drop_all(&self) {
+        self.drop_order(UNNAMED);
+        let mut queue = self.lock();
+        queue.fills.clear();
+        queue.cache_is_full = false;
     }
 
     /// Drops what is left of an order, because its reader reads something else now; [`UNNAMED`]: of all orders.
@@ -231,6 +249,8 @@ impl Prefetch {
                 self.drop_unused(sample);
             }
         }
+        self.drop_looked_up(queue, 0);
+        self.memory.cache().look_for_left_anew();
         dropped
     }
 
@@ -279,6 +299,12 @@ impl Prefetch {
         let _ = self.waker.set(Box::new(waker));
     }
 
+    /// Whether what is announced waits for room. Memory may become free a moment after its last reader has told of it, and nobody
+    /// tells of that: look again.
+    pub(in crate::vfs) fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+    }
+
     /// Whether a reader waits for the disk: what is fetched ahead should leave it room.
     pub(in crate::vfs) fn is_waited_for(&self) -> bool {
         self.reads_waiting() > 0
@@ -304,11 +330,12 @@ impl Prefetch {
             announced: get(&counts.announced),
             waiting: (queue.announced.len() + batch) as u64
                 + queue.fills.iter().map(|fill| fill.samples).sum::<u64>(),
-            is_full: self.lacks_room.load(Ordering::Relaxed),
+            is_full: self.lacks_room(),
             cache_is_full: queue.cache_is_full,
             in_flight: get(&counts.in_flight),
             done: get(&counts.done),
             failed: get(&counts.failed),
+            skipped: get(&counts.skipped),
             foreseen: get(&counts.foreseen),
             looked_up: get(&counts.looked_up),
             reads: get(&counts.reads),
@@ -334,6 +361,7 @@ impl Prefetch {
     #[cfg(test)]
     pub(in crate::vfs) fn arrivals(&self) -> (usize, u64) {
         let queue = self.lock();
-        (queue.arrived.len() + queue.arrived_foreseen.len(), queue.arrivals)
+        let announced_and_foreseen = queue.arrived.len() + queue.arrived_foreseen.len();
+        (announced_and_foreseen + queue.arrived_looked_up.len(), queue.arrivals)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Prefetch;
 use super::fetch::{Fetch, InFlightCount, Target};
-use super::queue::{MergedRead, Queue, add};
+use super::queue::{Again, LookedUp, MergedRead, Queue, STALE, add};
 use crate::catalog::{Located, Node};
 use crate::format::Content;
 use crate::vfs::inode::Inode;
@@ -18,8 +18,14 @@ use std::time::Instant;
 /// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
 const FIRST_BATCH_BYTES: u64 = 2 << 20;
 const MAX_BATCH_SAMPLES: usize = 1 << 16;
-/// What arrived this long before what is asked for now, and two batches, will not be asked for any more.
-const STALE: u64 = 256;
+
+/// Why a sample is not fetched ahead.
+enum Unfetched {
+    /// There is nothing to fetch: the kernel has it, it is empty, or it is known to be bad.
+    Needless,
+    /// It is decoded, or put together, as it is read.
+    Decoded,
+}
 
 impl Prefetch {
     /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
@@ -43,7 +49,12 @@ impl Prefetch {
             }
             let Some(read) = queue.batch.pop_front() else { continue };
             if room_bytes(&read) > self.window.cap_bytes() {
-                self.finished(&read, true);
+                if read.samples.len() > 1 {
+                    read.apart().rev().for_each(|read| queue.batch.push_front(read));
+                } else if read.is_announced {
+                    add(&self.counts.done, 1);
+                    add(&self.counts.skipped, 1);
+                }
                 continue;
             }
             let Some(rights) = self.room_for(&mut queue, &read) else {
@@ -79,7 +90,7 @@ impl Prefetch {
         if !self.samples.stats().reads_follow_lookups() {
             return None;
         }
-        let located = self.to_fetch(sample).filter(|located| is_cold(located.part))?;
+        let located = self.to_fetch(sample).ok().filter(|located| is_cold(located.part))?;
         let at = located.sample;
         let range = at.extent();
         let is_small = self.takes_blocks() && self.memory.is_small(&at);
@@ -90,14 +101,41 @@ impl Prefetch {
             return None;
         }
         let alone = || {
-            let samples = vec![(sample, located)];
-            let read = MergedRead { part: located.part, range, samples, is_announced: false };
-            let rights = (self.memory.budget().reserve(room_bytes(&read))?, None);
+            let (part, samples) = (located.part, vec![(sample, located)]);
+            let again = Again::default();
+            let read = MergedRead { part, range, samples, is_announced: false, again };
+            let rights = self.room_for_looked_up(room_bytes(&read))?;
             self.fetch_of_read(read, rights).0
         };
         let fetch = block.and_then(|id| self.fetch_of_block(id)).or_else(alone)?;
         add(&self.counts.looked_up, 1);
         Some(Fetch { is_looked_up: true, ..fetch })
+    }
+
+    /// Room for a sample that was looked up, where need be that of others which were looked up and are not read any more.
+    fn room_for_looked_up(&self, bytes: u64) -> Option<Rights> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let window = self.looked_up_window.reserve(bytes).or_else(|| {
+            // To wait for the lock would delay a reader.
+            let mut queue = self.queue.try_lock().ok()?;
+            self.drop_looked_up(&mut queue, STALE);
+            self.looked_up_window.reserve(bytes)
+        })?;
+        Some((self.memory.budget().reserve(bytes)?, Some(window)))
+    }
+
+    /// Drops samples that were looked up `age` lookups ago or more: after [`STALE`], their readers do not want all of them.
+    pub(super) fn drop_looked_up(&self, queue: &mut Queue, age: u64) {
+        let lookups = self.lookups.load(Ordering::Relaxed);
+        while let Some(&LookedUp { lookups: then, number, sample }) =
+            queue.arrived_looked_up.front()
+            && then + age <= lookups
+        {
+            queue.arrived_looked_up.pop_front();
+            if self.memory.cache().has_arrival(sample, number) {
+                self.drop_unused(sample);
+            }
+        }
     }
 
     fn fetch_of_block(&self, id: BlockId) -> Option<Fetch> {
@@ -107,8 +145,8 @@ impl Prefetch {
         let _in_flight = self.in_flight(0);
         let since = Instant::now();
         let target = Target::Block(leader);
-        let (is_announced, is_looked_up) = (false, false);
-        Some(Fetch { span, target, is_announced, is_looked_up, since, _in_flight })
+        let (is_announced, is_looked_up, again) = (false, false, Again::default());
+        Some(Fetch { span, target, is_announced, is_looked_up, again, since, _in_flight })
     }
 
     pub(super) fn in_flight(&self, samples: u64) -> InFlightCount {
@@ -122,7 +160,7 @@ impl Prefetch {
         read: MergedRead,
         rights: Rights,
     ) -> (Option<Fetch>, Option<MergedRead>) {
-        let MergedRead { part, range, samples: mut left, is_announced } = read;
+        let MergedRead { part, range, samples: mut left, is_announced, again } = read;
         let gap_bytes = self.samples.store().part(part).profile().merge_gap_bytes;
         let (mut samples, mut span) = (Vec::with_capacity(left.len()), None::<Range<u64>>);
         let mut looked_at = 0;
@@ -154,29 +192,39 @@ impl Prefetch {
         }
         let behind = left.split_off(looked_at);
         let rest = behind.first().map(|(_, located)| located.sample.extent().start).map(|start| {
-            MergedRead { part, range: start..range.end, samples: behind, is_announced }
+            let range = start..range.end;
+            MergedRead { part, range, samples: behind, is_announced, again }
         });
         let fetch = span.map(|range| {
             let span = Span::new(part, range, self.samples.buffers().take_any());
             let _in_flight = self.in_flight(samples.len() as u64);
             let (target, since) = (Target::Samples(samples, rights), Instant::now());
-            Fetch { span, target, is_announced, is_looked_up: false, since, _in_flight }
+            let is_looked_up = false;
+            Fetch { span, target, is_announced, is_looked_up, again, since, _in_flight }
         });
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then blocks, and
-    /// for what is announced what readers have left over.
+    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then those that
+    /// readers have left after a part, then blocks, and for what is announced what readers have left over.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
             self.drop_stale(queue);
             self.window.reserve(bytes)
         });
-        let window = window.or_else(|| self.in_place_of_foreseen(queue, read))?;
+        let window = window.or_else(|| self.in_place_of_foreseen(queue, read)).or_else(|| {
+            read.is_announced.then(|| self.drop_left())?;
+            self.window.reserve(bytes)
+        })?;
         let memory = if read.is_announced {
             let first = read.samples.first().map_or(0, |(sample, _)| *sample);
-            self.memory.cache().room_ahead(CacheKey::Sample(first), bytes)?
+            let room = || self.memory.cache().room_ahead(CacheKey::Sample(first), bytes);
+            room().or_else(|| {
+                self.drop_left();
+                self.drop_looked_up(queue, STALE / 8);
+                room()
+            })?
         } else {
             self.in_place_of_blocks(bytes)?
         };
@@ -213,7 +261,7 @@ impl Prefetch {
 
     fn drop_stale(&self, queue: &mut Queue) {
         let last_used = self.last_used.load(Ordering::Relaxed);
-        let age = STALE + 2 * queue.batch_samples;
+        let age = queue.stale_age();
         for arrived in [&mut queue.arrived, &mut queue.arrived_foreseen] {
             while let Some((number, sample)) = arrived.first() {
                 if self.memory.cache().has_arrival(sample, number) {
@@ -224,6 +272,12 @@ impl Prefetch {
                 }
                 arrived.pop_first();
             }
+        }
+    }
+
+    fn drop_left(&self) {
+        for sample in self.memory.cache().left_in_part() {
+            self.drop_unused(sample);
         }
     }
 
@@ -266,7 +320,7 @@ impl Prefetch {
         let mut blocks = Vec::new();
         let before = samples.len();
         samples.retain(|&sample| {
-            let Some(located) = self.to_fetch(sample).filter(|_| !self.in_kernel.get(sample))
+            let Some(located) = self.to_fetch(sample).ok().filter(|_| !self.in_kernel.get(sample))
             else {
                 return true;
             };
@@ -282,13 +336,16 @@ impl Prefetch {
     }
 
     /// Reads for samples, in the order of their places.
-    fn merged_reads(&self, samples: &[u64], is_announced: bool) -> Vec<MergedRead> {
+    pub(super) fn merged_reads(&self, samples: &[u64], is_announced: bool) -> Vec<MergedRead> {
         let mut located: Vec<(u64, Located)> = Vec::with_capacity(samples.len());
         for &sample in samples {
-            if let Some(found) = self.to_fetch(sample) {
-                located.push((sample, found));
-            } else if is_announced {
-                add(&self.counts.done, 1);
+            match self.to_fetch(sample) {
+                Ok(found) => located.push((sample, found)),
+                Err(why) if is_announced => {
+                    add(&self.counts.done, 1);
+                    add(&self.counts.skipped, u64::from(matches!(why, Unfetched::Decoded)));
+                }
+                Err(_) => {}
             }
         }
         located.sort_unstable_by_key(|(_, at)| (at.part, at.sample.offset_bytes));
@@ -306,20 +363,22 @@ impl Prefetch {
                 add(&self.counts.merged, 1);
                 continue;
             }
-            let samples = vec![(sample, at)];
-            reads.push(MergedRead { part: at.part, range: start..end, samples, is_announced });
+            let (part, range, samples) = (at.part, start..end, vec![(sample, at)]);
+            reads.push(MergedRead { part, range, samples, is_announced, again: Again::default() });
         }
         reads
     }
 
     /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
-    fn to_fetch(&self, sample: u64) -> Option<Located> {
+    fn to_fetch(&self, sample: u64) -> Result<Located, Unfetched> {
         if self.delivered.get(sample) {
-            return None;
+            return Err(Unfetched::Needless);
         }
-        let located = self.samples.locate(sample).ok()?;
+        let located = self.samples.locate(sample).map_err(|_| Unfetched::Needless)?;
         let at = located.sample;
-        let is_good = !at.damaged && !self.samples.bad().is_hopeless(sample, located.part);
+        if at.damaged || self.samples.bad().is_hopeless(sample, located.part) {
+            return Err(Unfetched::Needless);
+        }
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,
             Content::Encoded(_) => {
@@ -328,13 +387,10 @@ impl Prefetch {
             }
             Content::Sparse(_) => false,
         };
-        (is_good && can_be).then_some(located)
-    }
-
-    fn finished(&self, read: &MergedRead, is_failed: bool) {
-        if read.is_announced {
-            add(&self.counts.done, read.samples.len() as u64);
-            add(&self.counts.failed, if is_failed { read.samples.len() as u64 } else { 0 });
+        match at.content {
+            _ if can_be => Ok(located),
+            Content::Encoded(1..) | Content::Sparse(1..) => Err(Unfetched::Decoded),
+            _ => Err(Unfetched::Needless),
         }
     }
 }

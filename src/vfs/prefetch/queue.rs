@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many samples that arrived are listed before those that were asked for are taken off the list.
 const ARRIVED: usize = 4096;
+/// What arrived this long before what is asked for now, and two batches, will not be asked for any more.
+pub(super) const STALE: u64 = 256;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -31,14 +33,16 @@ pub(super) struct Queue {
     pub(super) batch_bytes: u64,
     /// The most samples that a batch had.
     pub(super) batch_samples: u64,
-    /// Bytes put into the page cache for what is announced.
-    pub(super) stored_bytes: u64,
+    /// What the page cache was given of what is announced.
+    pub(super) given: Given,
     pub(super) samples: Patterns,
     pub(super) blocks: Patterns,
-    /// What was announced, or looked up, and arrived.
+    /// What was announced, and arrived.
     pub(super) arrived: Arrived,
     /// What a pattern foresaw, and arrived.
     pub(super) arrived_foreseen: Arrived,
+    /// What was fetched because it was looked up, and arrived, in that order.
+    pub(super) arrived_looked_up: VecDeque<LookedUp>,
     pub(super) arrivals: u64,
 }
 
@@ -75,11 +79,62 @@ impl Arrived {
     }
 }
 
+/// A sample that was fetched because it was looked up.
+pub(super) struct LookedUp {
+    /// How many lookups there had been when it arrived.
+    pub(super) lookups: u64,
+    /// The place in the order of arrival.
+    pub(super) number: u64,
+    pub(super) sample: u64,
+}
+
+/// Bytes that the page cache was given, and that may not have been read yet.
+#[derive(Default)]
+pub(super) struct Given {
+    /// One past the place in the order of arrival of the last sample of a read, and how many bytes of the read were given.
+    reads: VecDeque<(u64, u64)>,
+    pub(super) bytes: u64,
+}
+
+impl Given {
+    /// Counts bytes of a read.
+    pub(super) fn add(&mut self, number: u64, bytes: u64) {
+        if bytes > 0 {
+            self.reads.push_back((number, bytes));
+            self.bytes += bytes;
+        }
+    }
+
+    /// Takes off what arrived `age` or more before the sample that was read last: it is taken to have been read.
+    pub(super) fn take_off_read(&mut self, age: u64, last_used: u64) {
+        while let Some(&(number, bytes)) = self.reads.front()
+            && number + age <= last_used
+        {
+            self.reads.pop_front();
+            self.bytes -= bytes;
+        }
+    }
+}
+
 impl Queue {
+    /// What arrived so long before what is asked for now will not be asked for any more.
+    pub(super) fn stale_age(&self) -> u64 {
+        STALE + 2 * self.batch_samples
+    }
+
     /// The number, in the order of announcement, of the first sample that waits.
     pub(super) fn first_number(&self) -> u64 {
         self.numbered - self.announced.len() as u64
     }
+}
+
+/// Why samples were fetched again so far: they are for each reason once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Again {
+    /// They lie elsewhere.
+    pub(super) is_moved: bool,
+    /// A cache has given other bytes, and dropped them.
+    pub(super) is_distrusted: bool,
 }
 
 /// One read of samples that lie close together.
@@ -88,6 +143,18 @@ pub(super) struct MergedRead {
     pub(super) range: Range<u64>,
     pub(super) samples: Vec<(u64, Located)>,
     pub(super) is_announced: bool,
+    pub(super) again: Again,
+}
+
+impl MergedRead {
+    /// A read of each of its samples alone.
+    pub(super) fn apart(self) -> impl DoubleEndedIterator<Item = Self> {
+        let Self { part, samples, is_announced, again, .. } = self;
+        samples.into_iter().map(move |(sample, located)| {
+            let (range, samples) = (located.sample.extent(), vec![(sample, located)]);
+            Self { part, range, samples, is_announced, again }
+        })
+    }
 }
 
 /// A range of a part, with so many samples in it, for a cache of the node.
@@ -102,6 +169,7 @@ pub(super) struct Counts {
     pub(super) announced: AtomicU64,
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
+    pub(super) skipped: AtomicU64,
     pub(super) in_flight: AtomicU64,
     pub(super) foreseen: AtomicU64,
     pub(super) looked_up: AtomicU64,
@@ -133,10 +201,13 @@ pub struct PrefetchFigures {
     pub cache_is_full: bool,
     /// Samples that are being fetched, or put into the kernel's page cache.
     pub in_flight: u64,
-    /// Announced samples finished: fetched, there already, or failed.
+    /// Announced samples finished: fetched, there already, failed, or skipped.
     pub done: u64,
     /// Those of them that could not be had.
     pub failed: u64,
+    /// Those of them that are fetched only when they are read: they are decoded then, or have holes, or are too large for the
+    /// memory.
+    pub skipped: u64,
     /// Samples and blocks that a pattern foresaw.
     pub foreseen: u64,
     /// Samples and blocks whose fetch began when a sample was looked up.

@@ -124,7 +124,8 @@ impl Reader {
     /// Begins to read a part of a sample that must be decoded or checked: what is fetched for it is cached.
     fn begin_in_cache(&self, sample: u64, located: Located, want: Range<u64>) -> Step {
         match self.memory.cache().get_or_lead(CacheKey::Sample(sample), want.end - want.start) {
-            CacheAnswer::Prefetched(verified, _) | CacheAnswer::Cached(Cached::Whole(verified)) => {
+            CacheAnswer::Prefetched(verified, ..)
+            | CacheAnswer::Cached(Cached::Whole(verified)) => {
                 self.answer_shared(&located, verified, &want)
             }
             CacheAnswer::Cached(Cached::Checksums(checksums)) => {

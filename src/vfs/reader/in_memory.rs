@@ -40,8 +40,8 @@ impl Reader {
         let (cache, blocks) = (self.memory.cache(), self.memory.blocks());
         if !cache.is_idle() {
             match cache.get(CacheKey::Sample(sample), want.end - want.start) {
-                Some(CacheAnswer::Prefetched(verified, used_up)) => {
-                    self.prefetch.prefetched_was_read(sample, located, used_up);
+                Some(CacheAnswer::Prefetched(verified, arrival, is_used_up)) => {
+                    self.prefetch.prefetched_was_read(sample, located, (arrival, is_used_up));
                     return Some(self.answer_shared(located, verified, want));
                 }
                 Some(CacheAnswer::Cached(Cached::Whole(verified))) => {
@@ -59,7 +59,7 @@ impl Reader {
             return None;
         }
         let range = located.sample.extent();
-        let asked = want.end - want.start;
+        let asked = located.sample.stored_share(want.end - want.start);
         match blocks.around(located.part, &range) {
             Some(id) => match blocks.get(id, asked)? {
                 BlockAnswer::Held(chunk, is_first) => {

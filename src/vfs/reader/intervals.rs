@@ -62,7 +62,7 @@ impl Reader {
             {
                 self.read_anew(task)
             }
-            CacheAnswer::Cached(Cached::Whole(decoded)) | CacheAnswer::Prefetched(decoded, _) => {
+            CacheAnswer::Cached(Cached::Whole(decoded)) | CacheAnswer::Prefetched(decoded, ..) => {
                 let first = part.first - part.place.decoded.start;
                 self.answer_decoded(task, decoded, first)
             }
@@ -113,7 +113,7 @@ impl Reader {
             let asked = pieces.asked(end - part.file.start, part.length());
             match self.memory.cache().get_or_lead(part.key, asked) {
                 CacheAnswer::Cached(Cached::Whole(decoded))
-                | CacheAnswer::Prefetched(decoded, _) => {
+                | CacheAnswer::Prefetched(decoded, ..) => {
                     pieces.copy(&want, part.file.start, part.of(&decoded, end));
                 }
                 // What was compared so far is not compared again: threads that decode ahead are met often.

@@ -155,7 +155,7 @@ impl Reader {
     fn read_made(&self, mut task: Task) -> Step {
         let (key, asked) = (CacheKey::Sample(task.sample), task.want.end - task.want.start);
         let leader = match self.memory.cache().get_or_lead(key, asked) {
-            CacheAnswer::Cached(Cached::Whole(made)) | CacheAnswer::Prefetched(made, _) => {
+            CacheAnswer::Cached(Cached::Whole(made)) | CacheAnswer::Prefetched(made, ..) => {
                 return self.answer_shared(&task.located, made, &task.want);
             }
             CacheAnswer::InFlight(read) => return Step::Wait(read),

@@ -32,7 +32,7 @@ impl Reader {
         let Some(id) = blocks.around(task.located.part, &at.extent()) else {
             return self.lead_alone(task);
         };
-        match blocks.get_or_lead(id, task.want.end - task.want.start) {
+        match blocks.get_or_lead(id, at.stored_share(task.want.end - task.want.start)) {
             BlockAnswer::Lead(leader) => {
                 let container_bytes = self.samples.bytes_of(task.located.part);
                 task.span.set_range(blocks.range(id, container_bytes));

@@ -23,7 +23,7 @@ fn world(cache_bytes: u64, threads: u64) -> World {
     world_of("x.zst", frames.flatten().collect(), cache_bytes, threads)
 }
 
-fn world_of(name: &str, bytes: Vec<u8>, cache_bytes: u64, threads: u64) -> World {
+pub(super) fn world_of(name: &str, bytes: Vec<u8>, cache_bytes: u64, threads: u64) -> World {
     let source = MemorySource::new(name.to_owned(), bytes.clone());
     let by_rows = OpenOptions { rows: true, ..OpenOptions::default() };
     let container = crate::format::open(Arc::new(source), &by_rows).unwrap();

@@ -15,7 +15,7 @@ impl World {
     }
 
     /// Fetches what there is room for; the kernel takes what it is given.
-    fn fetch_ahead(&self) {
+    pub(super) fn fetch_ahead(&self) {
         while let Some(mut fetch) = self.vfs.next_fetch() {
             self.fetch(fetch.span());
             for store in self.vfs.land(fetch, Ok(())) {
@@ -102,6 +102,91 @@ fn samples_at_which_a_reader_has_overtaken_the_prefetch_are_not_fetched_behind_i
     let figures = world.vfs.prefetch_figures();
     // The last one: it was read once, and is announced twice.
     assert_eq!((figures.used, figures.reads, figures.done), (4, 4 + 3, 9), "{figures:?}");
+}
+
+#[test]
+fn announced_samples_that_are_read_in_part_make_room_for_later_ones() {
+    // Half of the memory holds more samples than `stale_age` says: they make room by their age alone.
+    let samples: Vec<_> = (0..16_000).map(|sample| noise(sample, 1000)).collect();
+    let world = World::of(&samples, options(Verify::Off, 16 << 20));
+    let order: Vec<u64> = (0..16_000).collect();
+    world.announce(&order);
+    for (sample, bytes) in (0..).zip(&samples) {
+        world.fetch_ahead();
+        assert_eq!(world.read(sample, 0, 100).unwrap(), bytes[..100]);
+    }
+    let figures = world.vfs.prefetch_figures();
+    assert_eq!((figures.done, figures.waiting), (16_000, 0), "{figures:?}");
+}
+
+#[test]
+fn announced_samples_that_are_read_in_part_make_room_also_where_memory_holds_fewer() {
+    // Some 90: their age is never what `stale_age` says.
+    let samples: Vec<_> = (0..600).map(|sample| noise(sample, 33_000)).collect();
+    let world = World::of(&samples, options(Verify::Off, 6 << 20));
+    world.announce(&(0..600).collect::<Vec<u64>>());
+    for (sample, bytes) in (0..).zip(&samples) {
+        world.fetch_ahead();
+        assert_eq!(world.read(sample, 0, 10).unwrap(), bytes[..10]);
+    }
+    let figures = world.vfs.prefetch_figures();
+    assert_eq!((figures.done, figures.waiting), (600, 0), "{figures:?}");
+    let misses = world.vfs.cache_figures().misses;
+    assert_eq!(misses, 0, "each of them was there when it was read");
+}
+
+#[test]
+fn announced_samples_that_are_read_in_part_make_room_at_last_where_memory_holds_four() {
+    let world = world();
+    world.announce(&(0..200).collect::<Vec<u64>>());
+    for sample in 0..200 {
+        world.fetch_ahead();
+        let step = match world.vfs.read(ino_of(sample), 0, 10) {
+            Step::Read(task) => world.vfs.must_wait(task),
+            step => step,
+        };
+        assert_eq!(world.drive(step).unwrap(), noise(sample, BYTES as usize)[..10]);
+    }
+    // Readers might have come back until they had begun 32 others.
+    let figures = world.vfs.prefetch_figures();
+    assert!(figures.reads >= 8, "{figures:?}");
+}
+
+#[test]
+fn announced_samples_that_are_read_part_by_part_beside_others_are_held_until_their_end() {
+    let world = world();
+    let order: Vec<u64> = (0..200).collect();
+    world.announce(&order);
+    // As many readers as it holds samples.
+    for together in order.chunks(4) {
+        for part in 0..4 {
+            for &sample in together {
+                world.fetch_ahead();
+                world.read(sample, part * BYTES / 4, BYTES / 4).unwrap();
+            }
+        }
+    }
+    let figures = world.vfs.prefetch_figures();
+    assert_eq!((figures.used, figures.reads, figures.unused_bytes), (200, 200, 0), "{figures:?}");
+}
+
+#[test]
+fn the_kernel_is_given_more_once_what_it_was_given_has_been_read() {
+    let samples: Vec<_> = (0..200).map(|sample| noise(sample, BYTES as usize)).collect();
+    let kernel_bytes = 2 * BYTES;
+    let world = World::of(&samples, Options { kernel_bytes, ..options(Verify::Once, 1 << 20) });
+    (0..200).for_each(|sample| world.vfs.kernel_knows(ino_of(sample)));
+    let given = || world.vfs.prefetch_figures().stored_bytes;
+    world.announce(&(0..200).collect::<Vec<u64>>().repeat(2));
+    for (place, sample) in (0..200).chain(0..200).enumerate() {
+        world.fetch_ahead();
+        // For the first two the kernel answers by itself.
+        if sample >= 2 {
+            world.read_whole(sample);
+        }
+        assert!(place >= 200 || given() == kernel_bytes, "{} at {place}", given());
+    }
+    assert!(given() > kernel_bytes, "{}", given());
 }
 
 #[test]

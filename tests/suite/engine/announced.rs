@@ -1,6 +1,6 @@
 //! An announced order end to end: what is announced is there when it is asked for.
 
-use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
+use super::{Data, assert_at_rest, figure, have_direct, middling, name, sample, small};
 use crate::common::{
     FFRFS, Mount, Transport, assert_errno, evicted_pages, flip_byte, for_each_transport, offsets,
     run, undisturbed, wait_until,
@@ -79,6 +79,23 @@ fn an_announced_permutation_is_there_when_it_is_read() {
             }
         });
     }
+}
+
+#[test]
+fn a_sample_that_has_no_room_beside_another_is_fetched_once_that_was_read() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    // Three eighths of the memory each, of which half holds what is fetched ahead.
+    let data = Data::new((0..2).map(|number| sample(number, 3_200_000)).collect(), 1);
+    for_each_transport(|transport| {
+        let mount = mount(&data, transport, &["cache_size=8M"]);
+        announce(&mount, &[0, 1]);
+        wait_until("the first one is there", LIMIT, || figure(&mount, "prefetch.done") == 1);
+        data.read_one(&mount, 0);
+        // Its memory is free only after the answer, when nobody tells the prefetch thread of it.
+        wait_until("the second one is there", LIMIT, || figure(&mount, "prefetch.done") == 2);
+        data.read_one(&mount, 1);
+        assert_eq!(figure(&mount, "prefetch.used"), 2, "{}", mount.stats()["prefetch"]);
+    });
 }
 
 #[test]

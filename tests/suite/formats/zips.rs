@@ -3,8 +3,8 @@
 use super::write::{self, deflated, stored};
 use super::{Times, compare, file_in, found, paths, plant, run_in, tree};
 use crate::common::{
-    Mount, Need, Tmpfs, assert_errno, flip_byte, for_each_transport, have, noise, one_of, python,
-    temp_dir,
+    Mount, Need, Tmpfs, assert_errno, ffrfs, flip_byte, for_each_transport, have, noise, one_of,
+    python, temp_dir,
 };
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -373,5 +373,32 @@ fn a_full_spool_is_an_error_that_says_so_and_can_be_tried_again() {
         assert!(log.contains("--spool") && log.contains("No space left"), "{log}");
         spool.resize("100m");
         assert!(mount.read("large").unwrap() == data);
+    });
+}
+
+#[test]
+fn a_warmup_fetches_members_behind_local_headers_of_different_lengths() {
+    // As PyTorch pads its archives: none of them is where the header before it lets it be expected.
+    let members: Vec<_> = (0..80_usize)
+        .map(|number| {
+            let padding = number * 37 % 64;
+            let length = (padding as u16).to_le_bytes();
+            let extra = [&b"FB"[..], &length, &vec![b'Z'; padding]].concat();
+            let member = stored(format!("{number:02}"), noise(number as u64, 20_000));
+            write::Member { extra, ..member }
+        })
+        .collect();
+    let directory = temp_dir();
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[]);
+        let says = ffrfs(&["warmup".as_ref(), mount.point()]).ok().stderr;
+        let prefetch = &mount.stats()["prefetch"];
+        assert!(says.lines().any(|line| line.starts_with("80 samples warmed up")), "{says}");
+        assert_eq!((&prefetch["done"], &prefetch["failed"]), (&80.into(), &0.into()), "{prefetch}");
+        for (number, member) in members.iter().enumerate() {
+            assert!(mount.read(format!("{number:02}")).unwrap() == member.data, "{number}");
+        }
+        assert!(mount.bad().is_empty());
     });
 }

@@ -19,7 +19,7 @@ fn cache(cap_bytes: u64) -> Arc<SampleCache> {
 }
 
 fn arrival(number: u64) -> Arrival {
-    Arrival { number, is_announced: true }
+    Arrival { number, is_announced: true, is_looked_up: false }
 }
 
 fn lead(cache: &Arc<SampleCache>, sample: u64) -> Leader {
@@ -59,14 +59,14 @@ fn what_was_prefetched_stays_until_all_of_it_was_given_out() {
     assert!(cache.lead_prefetch(7).is_none() && !cache.is_idle());
     assert!(matches!(cache.get(Sample(7), 1), Some(CacheAnswer::InFlight(_))));
     ahead.end_prefetch(Arc::clone(&verified), arrival(3));
-    assert!(matches!(cache.get_or_lead(Sample(7), 100), CacheAnswer::Prefetched(_, None)));
-    let CacheAnswer::Prefetched(_, used_up) = cache.get_or_lead(Sample(7), 200) else {
+    assert!(matches!(cache.get_or_lead(Sample(7), 100), CacheAnswer::Prefetched(_, _, false)));
+    let CacheAnswer::Prefetched(_, came, is_used_up) = cache.get_or_lead(Sample(7), 200) else {
         panic!("it was prefetched")
     };
-    assert_eq!(used_up, Some(arrival(3)));
+    assert_eq!((came, is_used_up), (arrival(3), true));
     assert!(cache.is_idle() && cache.get(Sample(7), 1).is_none());
     cache.lead_prefetch(8).unwrap().end_prefetch(verified, arrival(4));
-    assert!(matches!(cache.get_or_lead(Sample(8), 100), CacheAnswer::Prefetched(_, None)));
+    assert!(matches!(cache.get_or_lead(Sample(8), 100), CacheAnswer::Prefetched(_, _, false)));
     assert_eq!((cache.drop_prefetched(8), cache.drop_prefetched(8)), (Some(200), None));
     assert!(cache.is_idle());
 }
