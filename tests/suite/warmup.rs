@@ -204,7 +204,7 @@ fn ctrl_c_ends_the_waiting_unless_it_is_over_already() {
 #[test]
 fn a_warmup_says_how_many_samples_are_fetched_only_when_they_are_read() {
     for_each_transport(|transport| {
-        let mount = Mount::new(transport, fixture("ordered.parquet"), &[]);
+        let mount = Mount::new(transport, fixture("ordered.parquet"), &["index=none"]);
         let says = ffrfs(&["warmup".as_ref(), mount.point()]).ok().stderr;
         let prefetch = &mount.stats()["prefetch"];
         let skipped = prefetch["skipped"].as_u64().expect("a number");
