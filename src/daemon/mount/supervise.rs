@@ -308,7 +308,7 @@ impl Supervision<'_> {
         if !leaves && !is_first {
             self.resend();
         }
-        (self.start_at, self.outage, self.covered_at) = (None, None, None);
+        self.is_served_anew();
         if let Role::Follows(program) = before {
             self.has_followed(program, pid);
         }

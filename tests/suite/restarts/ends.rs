@@ -6,12 +6,14 @@ use crate::common::{
     Disk, FFRFS, Mount, Need, Stopped, container_in, for_each_transport, have, in_own_namespace,
     is_mount_point, is_running, mount_command, mounts_at, run, temp_dir, unmount, wait_until,
 };
+use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -225,6 +227,49 @@ fn a_dead_mount_under_another_one_is_made_anew_once_that_has_gone() {
         send(supervisor, Signal::SIGTERM);
         wait_until("all processes end", LIMIT, || ![third, supervisor].into_iter().any(is_running));
         assert!(!mount.is_mounted());
+    });
+}
+
+#[test]
+fn a_mount_that_is_to_end_before_its_next_daemon_was_heard_goes_on_where_it_is_covered() {
+    if !have(Need::Root) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let (directory, samples) = (temp_dir(), content());
+        let pipe = directory.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let mount =
+            Mount::attempt_with_samples(transport, &samples, &["restarts=5"], |mut command| {
+                command.env("FFRFS_TEST_NO_RESEND", "1");
+                command.env("FFRFS_TEST_BEFORE_MOUNTING_ANEW", &pipe);
+                command
+            });
+        let mount = mount.unwrap();
+        let supervisor = parent_of(mount.pid());
+        // A daemon comes, and opens the pipe before it mounts.
+        let comes = || {
+            let mut pipe_options = File::options();
+            pipe_options.write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).is_ok()
+        };
+        send(mount.pid(), Signal::SIGKILL);
+        wait_until("the dead mount is taken away", LIMIT, || !mount.is_mounted());
+        // It does not hear that the next daemon serves until it was told to end.
+        send(supervisor, Signal::SIGSTOP);
+        wait_until("the next daemon comes", LIMIT, comes);
+        let second = next_after(&mount, mount.pid());
+        let (none, flags) = (None::<&str>, MsFlags::empty());
+        self::mount(Some("none"), mount.point(), Some("tmpfs"), flags, none).unwrap();
+        send(supervisor, Signal::SIGTERM);
+        send(supervisor, Signal::SIGCONT);
+        wait_until("it says so", LIMIT, || mount.log().contains("cannot unmount"));
+        unmount(mount.point(), false).unwrap();
+        assert!(mount.read(name(4)).unwrap() == samples[4]);
+        send(second, Signal::SIGKILL);
+        wait_until("a third daemon comes", LIMIT, comes);
+        next_after(&mount, second);
+        assert!(mount.read(name(5)).unwrap() == samples[5]);
+        mount.unmount();
     });
 }
 

@@ -72,6 +72,13 @@ impl Supervision<'_> {
         !before.is_some_and(|before| another.contains(&before.elapsed()))
     }
 
+    /// A worker has told that it serves. If nobody did before, it was sent what came meanwhile: asked to end, it ends by itself,
+    /// or goes on, since it cannot unmount what something else is mounted over.
+    pub(super) fn is_served_anew(&mut self) {
+        self.is_leaving &= self.outage.is_none();
+        (self.start_at, self.outage, self.covered_at) = (None, None, None);
+    }
+
     /// Has all requests fail: nobody serves them any more. Gives the exit code.
     pub(super) fn give_up(&mut self, why: &str) -> u8 {
         tracing::error!("{} is given up: {why}", self.target);
