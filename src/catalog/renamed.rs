@@ -1,6 +1,12 @@
 //! What happens to members that cannot be shown as they are stored.
 
+use super::names::is_left_by_system;
 use serde::{Deserialize, Serialize};
+
+/// What is said of those that another one of the same name hides.
+const HIDDEN: &str = "hidden by others of the same name";
+/// What is said of those that are left out.
+const LEFT_OUT: &str = "left out: files that macOS and Windows make";
 
 /// What to do with several members of one name. Directories keep theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,15 +59,27 @@ impl Renamed {
     /// How many were changed, in words; `None` if every name is shown as it is stored.
     #[must_use]
     pub fn summary(&self) -> Option<String> {
-        let counts = [
-            (self.escaped, "escaped: no directory can hold them, or they point out of it"),
-            (self.numbered, "numbered: they stand more than once"),
-            (self.hidden, "hidden by others of the same name"),
-            (self.left_out, "left out: files that macOS and Windows make (mount --all shows them)"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
-        (!parts.is_empty()).then(|| parts.join("; "))
+        in_words(&[
+            (self.escaped, "escaped: no directory can hold them, or they point out of it", ""),
+            (self.numbered, "numbered: they stand more than once", ""),
+            (self.hidden, HIDDEN, ""),
+            (self.left_out, LEFT_OUT, " (mount --all shows them)"),
+        ])
+    }
+
+    /// How many are not shown, in words for a command that has the options `--all` and `--dup`; `None` if all are shown.
+    #[must_use]
+    pub fn not_shown(&self) -> Option<String> {
+        in_words(&[
+            (self.hidden, HIDDEN, " (--dup number shows them)"),
+            (self.left_out, LEFT_OUT, " (--all shows them)"),
+        ])
+    }
+
+    /// Whether a path that is not shown may be that of a file or directory that is left out.
+    #[must_use]
+    pub fn leaves_out(&self, path: &[u8]) -> bool {
+        self.left_out > 0 && path.split(|byte| *byte == b'/').any(is_left_by_system)
     }
 
     /// Four counts, and the examples, one a line: they hold no newlines.
@@ -80,4 +98,11 @@ impl Renamed {
         let examples = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();
         Self { escaped, numbered, hidden, left_out, examples }
     }
+}
+
+/// Counts above 0, each with what is said of them and the option that shows them.
+fn in_words(counts: &[(u64, &str, &str)]) -> Option<String> {
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let parts: Vec<_> = some.map(|(count, what, how)| format!("{count} {what}{how}")).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }

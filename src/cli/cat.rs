@@ -56,7 +56,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
             }
             None => None,
         };
-        located.push(found.ok_or_else(|| not_found(name))?);
+        located.push(found.ok_or_else(|| not_found(name, &catalog.renamed()))?);
     }
     // Not listened to: the signal ends the program.
     let interrupt = Interrupt::default();

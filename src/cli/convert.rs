@@ -3,7 +3,7 @@
 
 use super::extract::report;
 use super::open::{OpenArgs, check_all_answered, names, refuse_url};
-use super::view::ViewArgs;
+use super::view::{ViewArgs, say_not_shown};
 use crate::daemon::{logging, memory};
 use crate::dataset::expand::is_dataset;
 use crate::failure::{Exit, Failure, say};
@@ -196,10 +196,15 @@ impl ConvertArgs {
         open.read_password(&sources)?;
         let opened = open.open(&sources)?;
         let catalog = opened.catalog(&self.view, &self.open)?;
+        let renamed = catalog.renamed();
         let entries = ContainerEntries::new(opened, catalog, interrupt, &mut |_| true)?;
         let is_plain = self.view.suffix.is_none() && self.view.fanout.is_none();
         let is_numbered = entries.is_numbered() && is_plain;
-        self.write(&entries, is_numbered, output, target, interrupt)
+        let exit = self.write(&entries, is_numbered, output, target, interrupt)?;
+        if exit == Exit::Ok {
+            say_not_shown(&renamed, "");
+        }
+        Ok(exit)
     }
 
     fn write(

@@ -1,7 +1,7 @@
 //! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
 use super::open::{OpenArgs, check_all_answered, names, refuse_url};
-use super::view::ViewArgs;
+use super::view::{ViewArgs, say_not_shown};
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::Fault;
@@ -65,19 +65,21 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     open.read_password(&sources)?;
     let opened = open.open(&sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
+    let renamed = catalog.renamed();
     let entries =
         ContainerEntries::new(opened, catalog, &interrupt, &mut |path| wanted.is_wanted(path))?;
-    wanted.check_all_found()?;
+    wanted.check_all_found(&renamed)?;
     let existing = Existing { overwrite: args.overwrite, resume: args.resume };
     let extracted = extract(&entries, root, existing, thread_count(args.jobs), &interrupt)?;
     report(&entries, &extracted);
+    say_not_shown(&renamed, "");
     if extracted.is_interrupted {
         say(format_args!("ffrfs: interrupted; go on with --resume"));
     }
     Ok(extracted.exit())
 }
 
-/// Says which files are bad, or were changed.
+/// Says which files are bad, and how many were written without something.
 pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
     let locked = extracted.bad.iter().filter(|(_, fault)| *fault == Fault::Locked).count();
     if locked > 0 {
@@ -94,6 +96,16 @@ pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
         say(format_args!(
             "ffrfs: {} set-user-ID, set-group-ID or sticky bit",
             one_or_many(extracted.special, "file without its", "files without their")
+        ));
+    }
+    if extracted.unkept_modes > 0 {
+        say(format_args!(
+            "ffrfs: {} permissions: the file system does not keep them",
+            one_or_many(
+                extracted.unkept_modes,
+                "file or directory without its",
+                "files and directories without their"
+            )
         ));
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
     match catalog.find(&opened.dataset, path)? {
         Some(Node::Directory(directory)) => list.directory(&catalog, directory, args.recursive)?,
         Some(node @ Node::Sample(_)) => list.entry(path, node),
-        None => return Err(not_found(start)),
+        None => return Err(not_found(start, &catalog.renamed())),
     }
     list.finish()?;
     Ok(Exit::Ok)

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::format::counted;
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
-use crate::vfs::report::{self, MountInfo, MountStats};
+use crate::vfs::report::{self, Info, MountInfo, MountStats};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
@@ -118,10 +118,7 @@ fn table(report: &Report) -> String {
     };
     let dataset = &info.dataset;
     row("mount point", clean(&mountpoint.to_string_lossy()));
-    row(
-        "dataset",
-        format!("{}, {}", counted(count(dataset.samples), "sample"), bytes(dataset.bytes)),
-    );
+    row("dataset", size(dataset));
     row("uptime", HumanDuration(uptime(stats)).to_string());
     row("transport", format!("{}; reads: {}; verify: {}", info.transport, info.io, info.verify));
     row("served", bytes(counters.bytes_served));
@@ -166,6 +163,17 @@ fn table(report: &Report) -> String {
     );
     out.push_str(&latencies(stats));
     out
+}
+
+/// How many samples there are, and how many of them are shown.
+fn size(dataset: &Info) -> String {
+    let (all, bytes) = (counted(count(dataset.samples), "sample"), bytes(dataset.bytes));
+    match dataset.named_samples {
+        named if named < dataset.samples => {
+            format!("{} of {all} are shown; {bytes} with the others", count(named))
+        }
+        _ => format!("{all}, {bytes}"),
+    }
 }
 
 fn cache(stats: &MountStats) -> String {

@@ -2,7 +2,7 @@
 
 use super::open::{OpenArgs, check_answered, refuse_url};
 use super::print::unless_unread;
-use super::view::ViewArgs;
+use super::view::{ViewArgs, say_not_shown};
 use crate::catalog::Catalog;
 use crate::daemon::{logging, patience};
 use crate::dataset::hash::{Algorithm, hex};
@@ -81,10 +81,13 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
     }
     let opened = args.open.open(&args.sources)?;
     let catalog = opened.catalog(&args.view, &args.open)?;
-    match &args.check {
+    let renamed = catalog.renamed();
+    let exit = match &args.check {
         Some(list) => print_check(&args, list, opened, catalog),
         None => print_list(&args, opened, catalog),
-    }
+    }?;
+    say_not_shown(&renamed, "");
+    Ok(exit)
 }
 
 /// The samples; no progress is shown where the results go to the terminal.

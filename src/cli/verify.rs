@@ -2,10 +2,10 @@
 
 use super::open::OpenArgs;
 use super::print::{to_stdout, unless_unread};
-use super::view::{SelectionArgs, ViewArgs};
-use crate::catalog::{Node, ROOT};
+use super::view::{ViewArgs, say_not_shown};
+use crate::catalog::{Catalog, Node, ROOT};
 use crate::daemon::logging;
-use crate::dataset::Opened;
+use crate::dataset::{NameOptions, Opened};
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::format::mds::LIST_NAME;
@@ -36,11 +36,12 @@ pub(super) struct VerifyArgs {
     #[command(flatten)]
     open: OpenArgs,
     #[command(flatten)]
-    selection: SelectionArgs,
+    view: ViewArgs,
 }
 
 pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     logging::to_stderr("warn");
+    args.view.check_answered()?;
     let mut open = args.open.clone();
     open.read_password(&args.sources)?;
     let opened = open.open(&args.sources)?;
@@ -56,26 +57,71 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         }));
     }
     let interrupt = Interrupt::listen();
-    let wanted = match selected(&opened, args)? {
-        None => Wanted::Range(first..end),
-        Some(list) => {
-            let is_meant = |sample: &u64| (first..end).contains(sample);
-            Wanted::List(list.into_iter().filter(is_meant).collect())
+    let catalog = args.asked_names(&opened)?;
+    let is_selected = !args.view.selection.selection().is_everything();
+    let wanted = match &catalog {
+        Some(catalog) if is_selected => {
+            let mut list = named_samples(&opened, catalog)?;
+            list.retain(|sample| (first..end).contains(sample));
+            Wanted::List(list)
         }
+        _ => Wanted::Range(first..end),
     };
     let mut outcome = verify(&opened, wanted, thread_count(args.jobs), &interrupt)?;
-    name_bad_samples(&opened, &args.open, &mut outcome)?;
+    let catalog = match catalog {
+        None => args.found_names(&opened, &outcome)?,
+        asked => asked,
+    };
+    if let Some(catalog) = &catalog
+        && !outcome.bad.is_empty()
+    {
+        outcome.name_bad_samples(&opened, catalog)?;
+    }
     unless_unread(print(args, &opened, &outcome))?;
+    if let Some(catalog) = catalog.filter(|_| args.tells_of_all(&outcome)) {
+        let checked = if is_selected { "; they were not checked" } else { "; they were checked" };
+        say_not_shown(&catalog.renamed(), checked);
+    }
     Ok(outcome.exit())
 }
 
-/// The samples whose names are selected, in order; `None` for all, whatever they are called.
-fn selected(opened: &Opened, args: &VerifyArgs) -> Result<Option<Vec<u64>>, Failure> {
-    if args.selection.selection().is_everything() {
-        return Ok(None);
+impl VerifyArgs {
+    /// The names, if an option is about them. Also what systems leave is checked, if it is selected.
+    fn asked_names(&self, opened: &Opened) -> Result<Option<Catalog>, Failure> {
+        let options = self.view.options();
+        if options.is_plain() && options.selection.is_everything() {
+            return Ok(None);
+        }
+        let all = options.all || !options.selection.is_everything();
+        let view = ViewArgs { all, ..self.view.clone() };
+        opened.catalog(&view, &self.open).map(Some)
     }
-    let view = ViewArgs { selection: args.selection.clone(), all: true, ..ViewArgs::default() };
-    let catalog = opened.catalog(&view, &args.open)?;
+
+    /// The names for what was found; without options about them, nobody needs them before.
+    fn found_names(&self, opened: &Opened, outcome: &Verified) -> Result<Option<Catalog>, Failure> {
+        let view = ViewArgs::default();
+        if !outcome.bad.is_empty() {
+            // The names themselves may be what is damaged.
+            let named = opened.catalog(&view, &self.open);
+            let flat = ViewArgs { flat: true, ..view };
+            return named.or_else(|_| opened.catalog(&flat, &self.open)).map(Some);
+        }
+        if !self.tells_of_all(outcome) {
+            return Ok(None);
+        }
+        let unseen = NameOptions { are_unseen: true, ..view.options() };
+        // That names cannot be read is no concern of a check of samples.
+        Ok(opened.named(&unseen, self.open.allow_damaged).ok())
+    }
+
+    /// Whether people are told what is not shown of the containers.
+    fn tells_of_all(&self, outcome: &Verified) -> bool {
+        outcome.complete && self.sample.is_none() && !self.json
+    }
+}
+
+/// All samples that have a name, in order.
+fn named_samples(opened: &Opened, catalog: &Catalog) -> Result<Vec<u64>, Failure> {
     let mut samples = Vec::new();
     catalog.walk(&opened.dataset, ROOT, &mut |_, node| {
         if let Node::Sample(sample) = node {
@@ -84,24 +130,7 @@ fn selected(opened: &Opened, args: &VerifyArgs) -> Result<Option<Vec<u64>>, Fail
     })?;
     samples.sort_unstable();
     samples.dedup();
-    Ok(Some(samples))
-}
-
-/// Names are looked up only where something is bad.
-fn name_bad_samples(
-    opened: &Opened,
-    open: &OpenArgs,
-    outcome: &mut Verified,
-) -> Result<(), Failure> {
-    if outcome.bad.is_empty() {
-        return Ok(());
-    }
-    let view = ViewArgs::default();
-    // The names themselves may be what is damaged.
-    let catalog = opened
-        .catalog(&view, open)
-        .or_else(|_| opened.catalog(&ViewArgs { flat: true, ..view }, open))?;
-    Ok(outcome.name_bad_samples(opened, &catalog)?)
+    Ok(samples)
 }
 
 fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), Failure> {

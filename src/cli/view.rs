@@ -1,11 +1,12 @@
 //! Options for the names that samples are shown under.
 
 use super::open::OpenArgs;
-use crate::catalog::{Catalog, Duplicates};
+use crate::catalog::{Catalog, Duplicates, Renamed};
 use crate::daemon::patience;
 use crate::dataset::Opened;
 use crate::dataset::{self, NameOptions, NamePattern, Selection};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -17,7 +18,8 @@ pub(super) struct ViewArgs {
     #[arg(long, value_name = ".EXT|auto")]
     pub(super) suffix: Option<String>,
     /// Directories of N numbered samples or records each: 000/000123
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    // Signed, so that a negative number is refused by the range, too.
+    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..))]
     pub(super) fanout: Option<u64>,
     /// Names from a file: line i is the relative path of sample i
     #[arg(long, value_name = "FILE", conflicts_with_all = ["suffix", "fanout"])]
@@ -124,6 +126,13 @@ impl ViewArgs {
             without_control: true,
             are_unseen: false,
         }
+    }
+}
+
+/// Says how many files of the containers a command does not take because they are not shown; `more` follows.
+pub(super) fn say_not_shown(renamed: &Renamed, more: &str) {
+    if let Some(words) = renamed.not_shown() {
+        say(format_args!("ffrfs: not all files in the containers are shown: {words}{more}"));
     }
 }
 

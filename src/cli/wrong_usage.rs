@@ -201,6 +201,8 @@ mod tests {
         assert_eq!(said(&["verify", "x", "-j", "0"]), "--jobs 0: it must be above 0");
         let negative = said(&["mount", "a.zip", "m", "--uid", "-1"]);
         assert!(negative.starts_with("--uid -1: it must be from 0 to"), "{negative}");
+        let negative = said(&["ls", "a.ffr", "--fanout", "-3"]);
+        assert!(negative.starts_with("--fanout -3: it must be at least 1"), "{negative}");
         let negative = said(&["mount", "a.zip", "m", "--memory", "-5G"]);
         assert!(negative.starts_with("--memory -5G: "), "{negative}");
         let verify = mount("--verify=somtimes");

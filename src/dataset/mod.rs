@@ -52,8 +52,8 @@ pub use checkpoints::KeptCheckpoints;
 pub(crate) use decoded::DecodedCopy;
 pub use names::{Layout, NameOptions};
 pub(crate) use open::{
-    LEAST_OPEN_FILES, MANY_FILES, diagnose, exact, local_files, may_be_locked, not_found, parts,
-    path_bytes, remote_wants_password,
+    LEAST_OPEN_FILES, MANY_FILES, diagnose, exact, local_files, may_be_locked, parts, path_bytes,
+    remote_wants_password,
 };
 pub use open::{Opened, open, open_parts, wants_password};
 pub use options::{
@@ -61,3 +61,4 @@ pub use options::{
 };
 pub(crate) use parallel::{on_threads, start};
 pub use selection::{NamePattern, Selection};
+pub(crate) use selection::{from_root, not_found};

@@ -13,6 +13,8 @@ use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+/// A suffix has at most so many bytes.
+const MAX_SUFFIX_BYTES: usize = 64;
 /// A message names so many fields of a record.
 const MAX_SHOWN_FIELDS: u64 = 8;
 
@@ -53,7 +55,7 @@ pub enum Layout {
 
 impl NameOptions {
     /// Whether the options give the names that a kept index holds.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         let is_default =
             self.duplicates == Duplicates::default() && self.layout == Layout::default();
         is_default
@@ -315,8 +317,15 @@ impl Opened {
             None => Ok(Suffix::Fixed(String::new())),
             Some("auto") => self.suffix_by_content(allow_damaged),
             Some(suffix) => {
-                if suffix.len() > 64 || suffix.contains(['/', '\0']) {
-                    return Err(Failure::usage(format!("{suffix:?} cannot end a file name")));
+                let why = match suffix.contains(['/', '\0']) {
+                    true => "has a slash or a NUL byte",
+                    false if suffix.len() > MAX_SUFFIX_BYTES => "is longer than 64 bytes",
+                    false => "",
+                };
+                if !why.is_empty() {
+                    return Err(Failure::usage(format!(
+                        "--suffix {suffix:?}: cannot end the name of a file: it {why}"
+                    )));
                 }
                 let dot = if suffix.is_empty() || suffix.starts_with('.') { "" } else { "." };
                 Ok(Suffix::Fixed(format!("{dot}{suffix}")))

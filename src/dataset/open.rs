@@ -490,9 +490,3 @@ pub(super) fn read_stored(
 pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
-
-/// Finds a file by its path, for a command that names it.
-pub(crate) fn not_found(path: &Path) -> Failure {
-    let path = path.display();
-    Failure::usage(format!("{path}: no such sample or directory (ffrfs ls -R lists all)"))
-}

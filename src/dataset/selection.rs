@@ -2,10 +2,10 @@
 //! so that mounts and tools see the same. Without a selection it costs neither time nor memory.
 
 use super::open::{Opened, path_bytes};
-use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, TreeBuilder};
+use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, Renamed, TreeBuilder};
 use crate::failure::{Exit, Failure};
 use globset::{Candidate, GlobBuilder, GlobMatcher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Said of names that stand twice.
 pub(super) const REFUSED: &str = "which --dup error refuses (--dup number shows all)";
@@ -24,7 +24,8 @@ pub struct Selection {
 }
 
 /// A pattern of paths: `*` and `?` within a name, `**` for any directories, `[a-z]`, `{a,b}`. A pattern without a slash
-/// matches names at any depth. It also matches all paths below a directory that matches.
+/// matches names at any depth; `/` and `./` in front of a pattern mean the root. It also matches all paths below a directory
+/// that matches.
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
@@ -38,10 +39,10 @@ impl NamePattern {
     /// The text is no pattern: the reason, in words for users.
     pub fn new(text: &str) -> Result<Self, String> {
         let path = text.strip_suffix('/').unwrap_or(text);
-        let glob = match (path, path.contains('/')) {
+        let glob = match (from_root(path), path.contains('/')) {
             ("", _) => return Err("an empty pattern matches nothing".to_owned()),
-            (_, false) => format!("**/{path}"),
-            _ => path.trim_start_matches('/').to_owned(),
+            (name, false) => format!("**/{name}"),
+            (path, true) => path.to_owned(),
         };
         let glob = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
         let matcher = glob.map_err(|e| e.kind().to_string())?.compile_matcher();
@@ -106,7 +107,11 @@ impl Selection {
             });
         })?;
         if added.map_err(|e| Failure::usage(e.to_string()))? == 0 && catalog.samples() > 0 {
-            return Err(Failure::usage(format!("{self}: selects no sample")));
+            let left_out = match catalog.renamed().left_out {
+                0 => "",
+                _ => "; files that macOS and Windows make are left out (--all shows them)",
+            };
+            return Err(Failure::usage(format!("{self}: selects no sample{left_out}")));
         }
         if self.strip == 0
             && let Some(attributes) = catalog.attributes(top)
@@ -163,9 +168,37 @@ impl Selection {
             Some(Node::Sample(_)) => {
                 Err(Failure::usage(format!("--subdir {}: is a file", path.display())))
             }
-            None => Err(Failure::usage(format!("--subdir {}: no such directory", path.display()))),
+            None => {
+                let missing = missing(path, &catalog.renamed(), "no such directory");
+                Err(Failure::usage(format!("--subdir {missing}")))
+            }
         }
     }
+}
+
+/// A path or pattern without the `/` and `./` in front, which stored names do not have.
+pub(crate) fn from_root(mut text: &str) -> &str {
+    while let Some(rest) = text.strip_prefix("./").or_else(|| text.strip_prefix('/')) {
+        text = rest;
+    }
+    text
+}
+
+/// The error for a path that a command names, and under which nothing is shown.
+pub(crate) fn not_found(path: &Path, renamed: &Renamed) -> Failure {
+    let what = "no such sample or directory (ffrfs ls -R lists all)";
+    Failure::usage(missing(path, renamed, what))
+}
+
+/// A path under which nothing is shown, and why: `what`, or it is left out.
+fn missing(path: &Path, renamed: &Renamed, what: &str) -> String {
+    let why = match renamed.leaves_out(path_bytes(path)) {
+        true => {
+            "is left out, as macOS and Windows make files of this name (--all shows it, if it is there)"
+        }
+        false => what,
+    };
+    format!("{}: {why}", path.display())
 }
 
 impl std::fmt::Display for Selection {
@@ -198,7 +231,11 @@ mod tests {
     #[test]
     fn a_pattern_with_a_slash_begins_at_the_root_and_stars_stay_within_a_name() {
         assert!(matches("train/cat", "train/cat/1.jpg") && !matches("train/cat", "x/train/cat/1"));
-        assert!(matches("/x.jpg", "x.jpg") && !matches("/x.jpg", "a/x.jpg"));
+        for root in ["/x.jpg", "./x.jpg", "././x.jpg", ".//x.jpg"] {
+            assert!(matches(root, "x.jpg") && !matches(root, "a/x.jpg"), "{root}");
+        }
+        assert!(matches("./a/*", "a/1.jpg") && matches("./**", "a/1.jpg"));
+        assert!(matches(".x/*", ".x/1.jpg") && !matches("../a", "a"));
         assert!(matches("*/1.jpg", "cat/1.jpg") && !matches("*/1.jpg", "train/cat/1.jpg"));
         assert!(matches("**/cat/*.jpg", "train/cat/1.jpg") && matches("train/**", "train/a/b"));
     }

@@ -1,5 +1,6 @@
 //! Outputs that get their names only when they are whole, and are removed otherwise.
 
+use crate::dataset::beside::without_temporary_name;
 use crate::failure::Failure;
 use crate::io::{preallocate, rename_to_free, start_writing};
 use nix::fcntl::AT_FDCWD;
@@ -52,7 +53,9 @@ pub(crate) fn check_outside(directory: &Path, output: &Path, done: &str) -> Resu
     let whole =
         directory.canonicalize().map_err(|e| Failure::unreadable(directory.display(), e))?;
     let parent = parent_of(output);
-    let parent = parent.canonicalize().map_err(|e| Failure::output(parent.display(), e))?;
+    let parent = parent
+        .canonicalize()
+        .map_err(|e| Failure::output(output.display(), not_made(output, e)))?;
     let is_itself = output.canonicalize().is_ok_and(|output| output == whole);
     match parent.starts_with(&whole) || is_itself {
         false => Ok(()),
@@ -73,6 +76,7 @@ pub(crate) fn file_beside(output: &Path) -> io::Result<NamedTempFile> {
         .prefix(".ffrfs-")
         .permissions(fs::Permissions::from_mode(0o666 & !umask()))
         .tempfile_in(parent_of(output))
+        .map_err(|e| not_made(output, e))
 }
 
 /// A directory that is removed unless it is given a name.
@@ -81,6 +85,25 @@ pub(crate) fn directory_beside(output: &Path) -> io::Result<TempDir> {
         .prefix(".ffrfs-")
         .permissions(fs::Permissions::from_mode(0o777 & !umask()))
         .tempdir_in(parent_of(output))
+        .map_err(|e| not_made(output, e))
+}
+
+/// Says why nothing can be made in the directory of an output, and what to do.
+fn not_made(output: &Path, error: io::Error) -> io::Error {
+    let (error, directory) = (without_temporary_name(error), parent_of(output).display());
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("there is no directory {directory}: make it, or name another output")
+        }
+        io::ErrorKind::NotADirectory => {
+            format!("{directory} is not a directory: name another output")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("no file can be made in {directory}: {error}: name another output")
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), why)
 }
 
 /// Gives a whole file its name, and makes the name durable.

@@ -117,7 +117,8 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
         (&["ls", basic, "--frobnicate"], "--frobnicate"),
         (&["ls", basic, "--fanout", "0"], "--fanout"),
         (&["ls", basic, "--fanout", "x"], "--fanout"),
-        (&["ls", basic, "--suffix", "a/b"], "a/b"),
+        (&["ls", basic, "--fanout", "-3"], "--fanout -3: it must be at least 1"),
+        (&["ls", basic, "--suffix", "a/b"], "--suffix \"a/b\": cannot end the name of a file"),
         (&["ls", basic, "--path", "nowhere/at/all"], "nowhere/at/all"),
         (&["ls", basic, "--flat", "--names", "x"], "--names"),
         (&["ls", basic, "--fanout", "3", "--names", "x"], "--names"),
@@ -318,6 +319,20 @@ fn output_that_cannot_be_written_is_exit_code_6() {
     fs::write(&out, "").unwrap();
     let onto = run(Command::new(FFRFS).arg("extract").args([&file, &out]));
     refused(&onto, 6, &["out: not a directory"]);
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("x"), "").unwrap();
+    for (source, out) in [(&basic, "none/o.zip"), (&basic, "none/o/"), (&tree, "none/o.zip")] {
+        let out = directory.path().join(out);
+        let nowhere = run(Command::new(FFRFS).arg("convert").args([source, &out]));
+        let none = directory.path().join("none");
+        let says = format!(
+            "ffrfs: {}: there is no directory {}: make it, or name another output\n",
+            out.display(),
+            none.display()
+        );
+        refused(&nowhere, 6, &[&says]);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Which names are shown: patterns, one directory, names cut off, what systems leave beside people's files, and
 //! members of one name.
 
+mod left_out;
+
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, ffrfs, fixture, for_each_transport, have, mount_command,
     run, temp_dir, wait_until, write_container,
@@ -65,6 +67,8 @@ fn only_names_that_are_included_and_not_excluded_are_listed() {
             (&["--include", "*.jpg", "--exclude", "val"], &["train/cat/1.jpg", "train/dog/2.jpg"]),
             (&["--include", "*.json", "--include", "val/*"], &["train/cat/1.json", "val/3.jpg"]),
             (&["--exclude", "/train"], &["val/3.jpg"]),
+            (&["--exclude", "./train/*"], &["val/3.jpg"]),
+            (&["--include", "./train/*/*.json"], &["train/cat/1.json"]),
             (&["--subdir", "train/cat"], &["1.jpg", "1.json"]),
             (&["--subdir", "train", "--include", "dog/*"], &["dog/2.jpg"]),
             (&["--strip", "1", "--exclude", "dog"], &["3.jpg", "cat/1.jpg", "cat/1.json"]),
@@ -139,7 +143,8 @@ fn a_directory_is_converted_without_what_is_excluded() {
     let (tree, out) = (directory.path().join("tree"), directory.path().join("out.zip"));
     pack(&tree, &FILES[..4], &directory.path().join("all.zip"));
     let args = ["convert".as_ref(), tree.as_os_str(), out.as_os_str()];
-    run(Command::new(FFRFS).args(args).args(["--include", "cat", "--exclude", "*.json"])).ok();
+    run(Command::new(FFRFS).args(args).args(["--include", "cat", "--exclude", "./*/*/*.json"]))
+        .ok();
     assert_eq!(on("ls", &out, &["-R"]).ok().text(), "train/\ntrain/cat/\ntrain/cat/1.jpg\n");
 }
 
@@ -164,6 +169,8 @@ fn a_mount_shows_what_is_selected_with_the_modes_of_directories() {
             let mode = fs::metadata(mount.path("cat")).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o750);
             assert_eq!(mount.info()["named_samples"], 2);
+            let stats = ffrfs(&["stats".as_ref(), mount.point().as_os_str()]).ok().text();
+            assert!(stats.contains("2 of 7 samples are shown"), "{stats}");
             let given = mount.info()["options"].to_string();
             assert!(given.contains("include=*.jpg") && given.contains("include=*.json"), "{given}");
         }

@@ -163,6 +163,23 @@ fn only_the_samples_that_were_asked_for_are_checked() {
 }
 
 #[test]
+fn the_options_for_names_say_what_a_selection_means() {
+    let basic = fixture("basic.ffr");
+    let count = |args: &[&str]| json(&verify(&basic, args).ok())["samples"].as_u64().unwrap();
+    assert_eq!(count(&["--json", "--fanout", "10", "--include", "001"]), 10);
+    assert_eq!(count(&["--json", "--suffix", ".jpg", "--include", "*.jpg"]), 60);
+    assert_eq!(count(&["--json", "--layout", "shards", "--include", "basic.ffr/00000?"]), 10);
+    assert_eq!(count(&["--json", "--all"]), 60);
+    let refused = verify(&basic, &["--suffix", "a/b"]);
+    assert_eq!((refused.code, refused.stdout.is_empty()), (1, true), "{}", refused.stderr);
+    // Bad samples have the names that the options give them.
+    let directory = temp_dir();
+    let (source, _) = damaged(&directory, &[33]);
+    let said = verify(&source, &["--fanout", "10", "--suffix", ".bin"]);
+    assert!(said.text().contains("sample 33 (003/000033.bin)"), "{}", said.text());
+}
+
+#[test]
 fn samples_of_several_containers_are_numbered_on_and_named_by_their_tree() {
     let directory = temp_dir();
     let second = directory.path().join("second.ffr");

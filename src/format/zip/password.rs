@@ -69,7 +69,7 @@ impl ZipFile {
 
     /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.
     fn stored_front(&self, head: &Head) -> Result<Option<Vec<u8>>> {
-        let Some((at, room)) = self.room(head).filter(|_| self.fault(head).is_none()) else {
+        let Some((at, room)) = self.room(head).filter(|_| self.fault_of(head).is_none()) else {
             return Ok(None);
         };
         let mut fixed = [0; LOCAL_BYTES as usize];

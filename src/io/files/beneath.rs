@@ -156,25 +156,30 @@ impl Beneath {
         Ok(readlinkat(&self.0, name)?)
     }
 
-    /// Sets permissions and time of the directory itself.
+    /// As [`set`], of the directory itself.
     ///
     /// # Errors
-    /// They cannot be set.
-    pub fn set(&self, mode: Option<u16>, modified: Modified) -> io::Result<()> {
+    /// As of [`set`].
+    pub fn set(&self, mode: Option<u16>, modified: Modified) -> io::Result<bool> {
         set(&self.0, mode, modified)
     }
 }
 
-/// Sets permissions and time of an open file.
+/// Sets permissions and time of an open file. `false`: the file system does not keep these permissions, as vfat.
 ///
 /// # Errors
 /// They cannot be set.
-pub fn set(file: impl AsFd, mode: Option<u16>, modified: Modified) -> io::Result<()> {
-    if let Some(mode) = mode {
-        nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode.into()))?;
-    }
+pub fn set(file: impl AsFd, mode: Option<u16>, modified: Modified) -> io::Result<bool> {
+    let set = mode.map_or(Ok(()), |mode| {
+        nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode.into()))
+    });
+    let keeps_mode = match set {
+        Err(nix::Error::EPERM | nix::Error::EOPNOTSUPP) => false,
+        set => set.map(|()| true)?,
+    };
     let time = spec(modified);
-    Ok(futimens(&file, &time, &time)?)
+    futimens(&file, &time, &time)?;
+    Ok(keeps_mode)
 }
 
 /// Closes a file, and reports an error that shows only then, as on NFS.
@@ -193,6 +198,16 @@ fn spec((seconds, nanos): Modified) -> TimeSpec {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_file_system_that_does_not_keep_permissions_gets_the_time_all_the_same() {
+        // The kernel answers EPERM here, as vfat does, and takes the time.
+        let file = File::open("/proc/self/status").unwrap();
+        assert!(!set(&file, Some(0o600), (5, 0)).unwrap());
+        assert!(set(&file, None, (6, 0)).unwrap(), "no permissions, none that are not kept");
+        let other = tempfile::tempfile().unwrap();
+        assert!(set(&other, Some(0o600), (5, 0)).unwrap());
+    }
 
     #[test]
     fn no_directory_is_opened_through_a_link_or_above_however_the_path_is_walked() {

@@ -2,7 +2,8 @@
 //!
 //! Imports no other file of this directory.
 
-use crate::dataset::{NamePattern, not_found};
+use crate::catalog::Renamed;
+use crate::dataset::{NamePattern, from_root, not_found};
 use crate::failure::Failure;
 use std::path::Path;
 
@@ -20,7 +21,10 @@ struct PathPattern {
 
 impl PathPatterns {
     pub(crate) fn new(patterns: &[String]) -> Result<Self, Failure> {
-        let parse = |text: &String| Ok((PathPattern::new(text.trim_matches('/'))?, false));
+        let parse = |text: &String| {
+            let path = from_root(text).trim_end_matches('/');
+            Ok((PathPattern::new(path)?, false))
+        };
         Ok(Self { patterns: patterns.iter().map(parse).collect::<Result<_, Failure>>()? })
     }
 
@@ -35,11 +39,11 @@ impl PathPatterns {
         is_wanted
     }
 
-    /// Refuses a pattern that no path has matched.
-    pub(crate) fn check_all_found(&self) -> Result<(), Failure> {
+    /// Refuses a pattern that no path has matched; `renamed`: what is not shown.
+    pub(crate) fn check_all_found(&self, renamed: &Renamed) -> Result<(), Failure> {
         match self.patterns.iter().find(|(_, is_found)| !is_found) {
             None => Ok(()),
-            Some((pattern, _)) => Err(not_found(Path::new(&pattern.text))),
+            Some((pattern, _)) => Err(not_found(Path::new(&pattern.text), renamed)),
         }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Extracted {
     pub(crate) bad: Vec<(usize, Fault)>,
     /// Files that were written without their set-user-ID, set-group-ID or sticky bit.
     pub(crate) special: u64,
+    /// Files and directories whose permissions the file system does not keep.
+    pub(crate) unkept_modes: u64,
     pub(crate) is_interrupted: bool,
 }
 
@@ -91,7 +93,7 @@ impl TreeWriter<'_> {
         state.extracted.is_interrupted |= self.interrupt.requested();
         if !state.extracted.is_interrupted {
             self.write_links(&todo, &mut state.extracted)?;
-            self.finish_directories(&todo)?;
+            self.finish_directories(&todo, &mut state.extracted)?;
         }
         Ok(state.extracted)
     }
@@ -235,16 +237,17 @@ impl TreeWriter<'_> {
     }
 
     /// Sets the permissions and times of directories, after their last entry was written.
-    fn finish_directories(&self, todo: &[usize]) -> Result<(), Failure> {
+    fn finish_directories(&self, todo: &[usize], extracted: &mut Extracted) -> Result<(), Failure> {
         for &item in todo.iter().rev().filter(|item| self.item(**item).kind == EntryKind::Directory)
         {
             let (path, metadata) =
                 (path_of(&self.entries.path(item)), self.entries.metadata(item)?);
             let directory = self.directory.directory(&path);
             let mode = metadata.mode.map(|mode| mode & !SPECIAL_BITS);
-            directory
+            let keeps_mode = directory
                 .and_then(|directory| directory.set(mode, metadata.modified))
                 .map_err(|e| self.failed(&path, e))?;
+            extracted.unkept_modes += u64::from(!keeps_mode);
         }
         Ok(())
     }
@@ -367,12 +370,16 @@ impl Run<'_> {
         if mode.is_some_and(|mode| mode & SPECIAL_BITS != 0) {
             self.lock().extracted.special += 1;
         }
-        let finish = |file, modified: Modified| -> io::Result<()> {
-            beneath::set(&file, mode.map(|mode| mode & !SPECIAL_BITS), modified)?;
+        let finish = |file, modified: Modified| -> io::Result<bool> {
+            let keeps_mode = beneath::set(&file, mode.map(|mode| mode & !SPECIAL_BITS), modified)?;
             beneath::close(file)?;
-            temporary.give_name(name_of(&path), writer.existing.overwrite)
+            temporary.give_name(name_of(&path), writer.existing.overwrite)?;
+            Ok(keeps_mode)
         };
-        finish(file, modified).map_err(failed)
+        if !finish(file, modified).map_err(failed)? {
+            self.lock().extracted.unkept_modes += 1;
+        }
+        Ok(())
     }
 }
 

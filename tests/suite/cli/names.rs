@@ -62,6 +62,25 @@ fn info_lists_names_that_are_shown_as_others_also_from_a_kept_index() {
 }
 
 #[test]
+fn commands_that_take_the_last_of_several_members_say_how_many_they_do_not_take() {
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("odd.tar"), ODD);
+    let out = directory.path().join("out.zip");
+    let says = "2 hidden by others of the same name (--dup number shows them)";
+    for (command, args, more) in [
+        ("convert", &[out.to_str().unwrap()][..], "\n"),
+        ("sum", &[], "\n"),
+        ("verify", &[], "; they were checked\n"),
+        ("verify", &["--include", "*"], "; they were not checked\n"),
+    ] {
+        let said = on(command, &source, args).ok().stderr;
+        assert!(said.ends_with(&format!("{says}{more}")), "{command} {args:?}: {said}");
+    }
+    let said = on("sum", &source, &["--dup", "number"]).ok().stderr;
+    assert!(!said.contains("hidden"), "{said}");
+}
+
+#[test]
 fn info_says_nothing_of_names_that_are_shown_as_they_are() {
     let directory = temp_dir();
     let source = tar(&directory.path().join("plain.tar"), &["a", "./b", "c//d", "..."]);
