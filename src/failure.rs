@@ -116,7 +116,7 @@ pub enum Exit {
     Denied = 7,
     /// A store cannot be reached, or does not answer.
     Unreachable = 8,
-    /// A password is missing, or wrong.
+    /// A password is missing or wrong, or an encryption is not read.
     Password = 9,
     /// Interrupted by the user.
     Interrupted = 130,
@@ -218,7 +218,9 @@ impl From<format::Error> for Failure {
             | format::Error::Undecodable { .. }
             | format::Error::NoCheckpoints { .. } => Exit::Malformed,
             format::Error::Checksum { .. } => Exit::Checksum,
-            format::Error::WrongPassword { .. } | format::Error::Locked { .. } => Exit::Password,
+            format::Error::WrongPassword { .. }
+            | format::Error::Locked { .. }
+            | format::Error::Encryption { .. } => Exit::Password,
         };
         Self::new(exit, error)
     }

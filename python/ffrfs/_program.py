@@ -21,8 +21,8 @@ class Error(Exception):
 
     Codes: 1 wrong usage, 2 a source cannot be read, 3 a source is not a usable container, 4 a checksum does not match,
     5 mounting or unmounting failed, 6 the output cannot be written, 7 a store does not allow the
-    access, 8 a store cannot be reached, 9 a password is missing or wrong,
-    130 interrupted.
+    access, 8 a store cannot be reached, 9 a password is missing or wrong, or an
+    encryption is not read, 130 interrupted.
     """
 
     def __init__(self, message: str, code: int) -> None:

@@ -7,9 +7,9 @@ use super::open::refuse_url;
 use super::print::to_stdout;
 use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
-use crate::format::counted;
+use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
-use crate::tools::bench::{Bench, Mode, Row};
+use crate::tools::bench::{Bench, GIVE, Mode, Row};
 use crate::tools::output;
 use crate::tools::reader::thread_count;
 use crate::vfs::report;
@@ -143,9 +143,27 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
             "ffrfs: {} failed; each counts as a file of 0 bytes",
             counted(failed, "read")
         ));
-        return Ok(Exit::Checksum);
+        return Ok(said_of_unread(&rows));
     }
     Ok(Exit::Ok)
+}
+
+/// Says which files could not be read because they are encrypted; the exit code for what failed.
+fn said_of_unread(rows: &[Row]) -> Exit {
+    let mut said: Vec<&str> = Vec::new();
+    for Row { target, unread, .. } in rows.iter().filter(|row| row.unread.encrypted > 0) {
+        if !said.contains(&target.as_str()) {
+            said.push(target);
+            let files = one_or_many(unread.encrypted, "file is", "files are");
+            say(format_args!("ffrfs: {target}: {files} encrypted: {GIVE}"));
+        }
+    }
+    let fails = |row: &Row| row.first.iter().chain(&row.later).any(|pass| pass.failed > 0);
+    let mut failing = rows.iter().filter(|row| fails(row)).map(|row| row.unread);
+    match failing.all(|unread| unread.encrypted > 0 && unread.other == 0) {
+        true => Exit::Password,
+        false => Exit::Checksum,
+    }
 }
 
 impl BenchArgs {

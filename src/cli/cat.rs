@@ -62,12 +62,12 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::default();
     let reader = SampleReader::new(&opened, &interrupt);
     let (mut bad, mut out) = (Vec::new(), io::stdout().lock());
-    for sample in &located {
+    for (name, sample) in names.iter().zip(&located) {
         match reader.copy_checked(sample, &mut out, "standard output") {
             Ok(()) => {}
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::Bad(fault)) => {
-                reader.log_bad(sample, &fault);
+                reader.log_bad(sample, path_bytes(name), &fault);
                 bad.push(fault);
             }
         }

@@ -4,9 +4,9 @@ use super::open::{OpenArgs, check_all_answered, names, refuse_url};
 use super::view::{ViewArgs, say_not_shown};
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
-use crate::format::Fault;
 use crate::format::one_or_many;
 use crate::interrupt::Interrupt;
+use crate::tools::encrypted::Encrypted;
 use crate::tools::entries::{ContainerEntries, Entries};
 use crate::tools::extract::{Existing, Extracted, PathPatterns, extract};
 use crate::tools::reader::thread_count;
@@ -81,16 +81,15 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
 
 /// Says which files are bad, and how many were written without something.
 pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
-    let locked = extracted.bad.iter().filter(|(_, fault)| *fault == Fault::Locked).count();
-    if locked > 0 {
-        say(format_args!(
-            "ffrfs: {} encrypted: give --password-file",
-            one_or_many(locked, "file is", "files are")
-        ));
+    let mut encrypted = Encrypted::default();
+    for (entry, fault) in &extracted.bad {
+        if !encrypted.count(fault) {
+            let path = entries.path(*entry);
+            say(format_args!("ffrfs: {}: {fault}", String::from_utf8_lossy(&path)));
+        }
     }
-    for (entry, fault) in extracted.bad.iter().filter(|(_, fault)| *fault != Fault::Locked) {
-        let path = entries.path(*entry);
-        say(format_args!("ffrfs: {}: {fault}", String::from_utf8_lossy(&path)));
+    for sentence in encrypted.sentences("file is", "files are") {
+        say(format_args!("ffrfs: {sentence}"));
     }
     if extracted.special > 0 {
         say(format_args!(

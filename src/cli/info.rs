@@ -138,7 +138,7 @@ fn checksums(checked_by: &CheckedCounts) -> String {
     let words = [
         (checked_by.container, ["is", "are"], "checked by what the container has"),
         (checked_by.sidecar, ["is", "are"], "checked by a sidecar"),
-        (checked_by.locked, ["is", "are"], "encrypted, and checked only with the password"),
+        (checked_by.locked, ["is", "are"], "encrypted, and checked only when decrypted"),
         (
             checked_by.nothing,
             ["has", "have"],
@@ -152,6 +152,35 @@ fn checksums(checked_by: &CheckedCounts) -> String {
     });
     let some: Vec<_> = some.collect();
     format!("checksums:  {}", if some.is_empty() { "no file".into() } else { some.join("; ") })
+}
+
+fn sizes(sizes: &Sizes) -> Vec<String> {
+    let mut lines = vec![format!(
+        "sizes:      {} to {}, mean {}; {} empty",
+        HumanBytes(sizes.min),
+        HumanBytes(sizes.max),
+        HumanBytes(sizes.mean),
+        HumanCount(sizes.empty)
+    )];
+    for (files, fault) in sizes.encrypted.by_fault() {
+        let (files, why) = (counted(HumanCount(files), "file"), fault.to_string());
+        let why = why.strip_prefix("encrypted: ").unwrap_or(&why);
+        lines.push(format!("encrypted:  {files}; {why}"));
+    }
+    let (damaged, mismatched) = (sizes.damaged - sizes.mismatched, sizes.mismatched);
+    if damaged > 0 {
+        lines.push(format!(
+            "damaged:    {} not whole",
+            one_or_many(HumanCount(damaged), "file is", "files are")
+        ));
+    }
+    if mismatched > 0 {
+        lines.push(format!(
+            "wrong:      {} not match a checksum",
+            one_or_many(HumanCount(mismatched), "file does", "files do")
+        ));
+    }
+    lines
 }
 
 fn describe(report: &Report) -> String {
@@ -194,32 +223,7 @@ fn describe(report: &Report) -> String {
         HumanCount(report.files),
         HumanBytes(report.file_bytes)
     ));
-    if let Some(sizes) = &report.sample_bytes {
-        lines.push(format!(
-            "sizes:      {} to {}, mean {}; {} empty",
-            HumanBytes(sizes.min),
-            HumanBytes(sizes.max),
-            HumanBytes(sizes.mean),
-            HumanCount(sizes.empty)
-        ));
-        if sizes.encrypted > 0 {
-            let files = HumanCount(sizes.encrypted);
-            lines.push(format!("encrypted:  {}; give --password-file", counted(files, "file")));
-        }
-        let (damaged, mismatched) = (sizes.damaged - sizes.mismatched, sizes.mismatched);
-        if damaged > 0 {
-            lines.push(format!(
-                "damaged:    {} not whole",
-                one_or_many(HumanCount(damaged), "file is", "files are")
-            ));
-        }
-        if mismatched > 0 {
-            lines.push(format!(
-                "wrong:      {} not match a checksum",
-                one_or_many(HumanCount(mismatched), "file does", "files do")
-            ));
-        }
-    }
+    lines.extend(report.sample_bytes.iter().flat_map(sizes));
     lines.push(checksums(&report.checked_by));
     lines.extend(names(info));
     let kinds: Vec<_> =

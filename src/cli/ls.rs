@@ -2,12 +2,13 @@
 
 use super::open::OpenArgs;
 use super::view::ViewArgs;
-use crate::catalog::{Catalog, Node};
+use crate::catalog::{Catalog, Located, Node};
 use crate::daemon::logging;
 use crate::dataset::{Opened, not_found, path_bytes};
 use crate::failure::{Exit, Failure, visible};
 use crate::format;
 use crate::format::PartName;
+use crate::format::shown::refuse_damaged;
 use clap::Args;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -97,6 +98,8 @@ struct Place<'a> {
     /// Of what the container holds, decoded if it is encoded: `crc32:01234567`.
     checksum: Option<String>,
     is_damaged: bool,
+    /// It cannot be decrypted: there is no password, or its encryption is not read.
+    is_encrypted: bool,
 }
 
 struct List<'a, W: Write> {
@@ -147,16 +150,17 @@ impl<W: Write> List<'_, W> {
         }
         if self.long {
             match node {
-                Node::Directory(_) => write!(self.out, "{:>12} {:>14} {:>8} ", "-", "-", "-"),
+                Node::Directory(_) => write!(self.out, "{:>12} {:>14} {:>9} ", "-", "-", "-"),
                 Node::Sample(sample) => {
                     let Some(located) = self.opened.dataset.locate(sample)? else { return Ok(()) };
                     let at = located.sample;
                     let crc = match at.checksum {
+                        _ if self.is_encrypted(&located) => "encrypted".to_owned(),
                         _ if at.damaged => "damaged".to_owned(),
                         Some(crc) => format!("{crc:08x}"),
                         None => "-".to_owned(),
                     };
-                    write!(self.out, "{:>12} {:>14} {crc:>8} ", at.size_bytes(), at.offset_bytes)
+                    write!(self.out, "{:>12} {:>14} {crc:>9} ", at.size_bytes(), at.offset_bytes)
                 }
             }
             .map_err(failed)?;
@@ -171,6 +175,7 @@ impl<W: Write> List<'_, W> {
         let Node::Sample(sample) = node else { return Ok(None) };
         let Some(located) = self.opened.dataset.locate(sample)? else { return Ok(None) };
         let at = located.sample;
+        let is_encrypted = self.is_encrypted(&located);
         Ok(Some(Place {
             sample,
             size: at.size_bytes(),
@@ -178,8 +183,15 @@ impl<W: Write> List<'_, W> {
             offset: at.offset_bytes,
             length: at.length_bytes,
             checksum: at.checksum.map(|sum| format!("{}:{sum:08x}", sum.kind().option())),
-            is_damaged: at.damaged,
+            is_damaged: at.damaged && !is_encrypted,
+            is_encrypted,
         }))
+    }
+
+    fn is_encrypted(&self, located: &Located) -> bool {
+        let container = self.opened.dataset.containers()[located.container].as_ref();
+        let refused = refuse_damaged(container, located.index, &located.sample);
+        refused.is_err_and(|fault| fault.is_encrypted())
     }
 
     fn finish(mut self) -> Result<(), Failure> {

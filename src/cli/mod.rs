@@ -64,7 +64,7 @@ Exit codes:
     6  the output cannot be written
     7  a store does not allow the access
     8  a store cannot be reached
-    9  a password is missing, or wrong
+    9  a password is missing or wrong, or an encryption is not read
   130  interrupted";
 
 /// Mount a dataset container so that every sample is a plain file.

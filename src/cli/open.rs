@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// No password is longer.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
+/// What programs on Windows write before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// How containers are opened.
 #[derive(Debug, Args, Clone, Default)]
@@ -267,13 +269,22 @@ impl OpenArgs {
             (None, Some(number)) => {
                 let name = format!("--password-fd {number}");
                 let file = std::fs::File::open(format!("/dev/fd/{number}"));
-                (name.clone(), file.map_err(|e| Failure::unreadable(name, e))?)
+                let file = file.map_err(|e| match e.kind() {
+                    ErrorKind::NotFound => {
+                        let why =
+                            format!("descriptor {number} is not open ({number}< FILE opens it)");
+                        Failure::unreadable(&name, std::io::Error::new(ErrorKind::NotFound, why))
+                    }
+                    _ => Failure::unreadable(&name, e),
+                });
+                (name, file?)
             }
             (None, None) => return Ok(None),
         };
         let mut text = Vec::new();
         let read = file.by_ref().take(MAX_PASSWORD_BYTES).read_to_end(&mut text);
         read.map_err(|e| Failure::unreadable(&name, e))?;
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {

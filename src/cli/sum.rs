@@ -8,8 +8,9 @@ use crate::daemon::{logging, patience};
 use crate::dataset::hash::{Algorithm, hex};
 use crate::dataset::{Opened, Options, digest, parts};
 use crate::failure::{Exit, Failure, say, visible};
-use crate::format::{Fault, PartName, one_or_many};
+use crate::format::{PartName, one_or_many};
 use crate::interrupt::Interrupt;
+use crate::tools::encrypted::Encrypted;
 use crate::tools::output::{check_free, file_beside, give_name};
 use crate::tools::progress::{self, Terminal};
 use crate::tools::reader::thread_count;
@@ -111,26 +112,30 @@ fn print_list(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, 
     let mut out = Output::new(args.output.as_deref(), &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
     let names = Names::of(&samples)?;
-    let (mut bad, mut locked, threads) = (0, 0, thread_count(args.jobs));
+    let (mut bad, mut other_password, mut encrypted) = (0, 0, Encrypted::default());
+    let threads = thread_count(args.jobs);
     samples.hash(names.samples(), threads, &|_| vec![algorithm], &mut |sample, hashes| {
         let digits = match hashes {
             Ok(hashes) => hashes.first().map(|hash| hex(hash)).unwrap_or_default(),
+            Err(fault) if encrypted.count(&fault) => return Ok(()),
             Err(fault) => {
-                *if fault == Fault::Locked { &mut locked } else { &mut bad } += 1;
-                return Ok(());
+                *if fault.is_encrypted() { &mut other_password } else { &mut bad } += 1;
+                return samples.log_bad(sample, &names.path(&samples, sample)?, &fault);
             }
         };
         names.paths(&samples, sample, &mut |path| out.write(&format_line(&digits, path)))
     })?;
     out.finish()?;
-    if bad > 0 {
-        say(format_args!(
-            "ffrfs: {} left out",
-            one_or_many(bad, "bad sample is", "bad samples are")
-        ));
+    for (count, one, many) in [
+        (bad, "bad sample is left out", "bad samples are left out"),
+        (other_password, OTHER_PASSWORD.0, OTHER_PASSWORD.1),
+    ] {
+        if count > 0 {
+            say(format_args!("ffrfs: {}", one_or_many(count, one, many)));
+        }
     }
-    say_locked(locked);
-    Ok(exit(bad, locked))
+    say_encrypted(encrypted);
+    Ok(exit(bad, other_password + encrypted.all))
 }
 
 /// The lines of a list with what is found about them.
@@ -155,7 +160,7 @@ fn print_check(
     let mut out = Output::new(None, &opened)?;
     let samples = samples(opened, catalog, out.is_terminal());
     let threads = thread_count(args.jobs);
-    let Tally { missing, bad, locked, wrong } =
+    let Tally { missing, bad, encrypted, other_password, wrong } =
         check(&samples, lines, threads, &mut |path, verdict| {
             let words = match verdict {
                 Verdict::Right if args.quiet => return Ok(()),
@@ -172,13 +177,14 @@ fn print_check(
         (missing, "listed sample does not exist", "listed samples do not exist"),
         (bad, "sample is bad", "samples are bad"),
         (wrong, "checksum did not match", "checksums did not match"),
+        (other_password, OTHER_PASSWORD.0, OTHER_PASSWORD.1),
     ] {
         if count > 0 {
             say(format_args!("ffrfs: {}", one_or_many(count, one, many)));
         }
     }
-    say_locked(locked);
-    Ok(exit(missing + bad + wrong, locked))
+    say_encrypted(encrypted);
+    Ok(exit(missing + bad + wrong, other_password + encrypted.all))
 }
 
 fn read_list(list: &Path) -> Result<Vec<u8>, Failure> {
@@ -222,20 +228,24 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     for name in &sidecars.bad {
         say(format_args!("ffrfs: {name}: has bad samples: no sidecar was written"));
     }
-    for (name, count) in &sidecars.encrypted {
-        let many = one_or_many(*count, "sample is", "samples are");
-        say(format_args!(
-            "ffrfs: {name}: {many} encrypted: no sidecar was written: give --password-file"
-        ));
+    for (name, encrypted) in &sidecars.encrypted {
+        for sentence in encrypted.sentences("sample is", "samples are") {
+            say(format_args!("ffrfs: {name}: no sidecar was written: {sentence}"));
+        }
     }
     sidecars.written.iter().for_each(|path| say(format_args!("{}", path.display())));
     Ok(exit(sidecars.bad.len() as u64, sidecars.encrypted.len() as u64))
 }
 
-fn say_locked(locked: u64) {
-    if locked > 0 {
-        let many = one_or_many(locked, "sample is", "samples are");
-        say(format_args!("ffrfs: {many} encrypted: give --password-file"));
+/// One sample that the password does not open, and several.
+const OTHER_PASSWORD: (&str, &str) = (
+    "sample is encrypted with another password, or damaged",
+    "samples are encrypted with another password, or damaged",
+);
+
+fn say_encrypted(encrypted: Encrypted) {
+    for sentence in encrypted.sentences("sample is", "samples are") {
+        say(format_args!("ffrfs: {sentence}"));
     }
 }
 

@@ -148,7 +148,7 @@ fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), F
             format!("{container}: {algorithm} of the file: expected {expected}, found {found}\n");
         to_stdout(text.as_bytes())?;
     }
-    let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted);
+    let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted.all);
     let bytes = indicatif::HumanBytes(outcome.bytes);
     say(format_args!(
         "{} checked{}, {bytes} read: {} bad",
@@ -177,12 +177,8 @@ fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), F
             one_or_many(samples, "sample has", "samples have")
         ));
     }
-    if outcome.encrypted > 0 {
-        let samples = outcome.encrypted;
-        say(format_args!(
-            "{} encrypted: give --password-file",
-            one_or_many(samples, "sample is", "samples are")
-        ));
+    for sentence in outcome.encrypted.sentences("sample is", "samples are") {
+        say(format_args!("{sentence}"));
     }
     if !outcome.complete {
         let to = args.sample.and_then(|(_, last)| last).map_or(String::new(), |l| l.to_string());

@@ -108,10 +108,12 @@ fn distance(a: &[char], b: &[char]) -> usize {
     last[b.len()]
 }
 
-/// Of `--uid <N>` the option, of `<SOURCE>...` the word.
+/// Of `--uid <N>` the option, of `<SOURCE> [NAME]...` the words.
 fn plain(arg: &str) -> String {
     let arg = if arg.starts_with('-') { arg.split([' ', '=']).next().unwrap_or(arg) } else { arg };
-    arg.trim_end_matches("...").trim_matches(['[', ']', '<', '>']).to_owned()
+    let word =
+        |word: &str| word.trim_end_matches("...").trim_matches(['[', ']', '<', '>']).to_owned();
+    arg.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
@@ -227,6 +229,7 @@ mod tests {
         let missing = said(&["ls"]);
         assert!(missing.starts_with("missing: SOURCE"), "{missing}");
         assert_eq!(said(&["extract"]), "missing: SOURCE… OUTDIR (ffrfs extract --help)");
+        assert_eq!(said(&["cat"]), "missing: SOURCE NAME (ffrfs cat --help)");
         assert_eq!(said(&["convert"]), "missing: IN… OUT (ffrfs convert --help)");
     }
 

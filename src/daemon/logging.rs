@@ -77,7 +77,7 @@ pub(crate) fn destination() -> &'static Destination {
     DESTINATION.get().unwrap_or(&Destination::Stderr)
 }
 
-/// Messages on stderr, as `ffrfs: warning: …`.
+/// Messages on stderr: errors as `ffrfs: …`, warnings as `ffrfs: warning: …`.
 pub(crate) fn to_stderr(level: &str) {
     start(level, vec![stderr()]);
 }
@@ -257,7 +257,7 @@ fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::
     out.write_str(&without_numbers(text))
 }
 
-/// `ffrfs: warning: message key=value`.
+/// `ffrfs: message key=value`, or `ffrfs: warning: message key=value`.
 struct OneLine;
 
 impl<S, N> FormatEvent<S, N> for OneLine
@@ -272,9 +272,9 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let level = match *event.metadata().level() {
-            Level::ERROR => "error: ",
+            // As commands say why they fail.
+            Level::ERROR | Level::INFO => "",
             Level::WARN => "warning: ",
-            Level::INFO => "",
             Level::DEBUG => "debug: ",
             Level::TRACE => "trace: ",
         };

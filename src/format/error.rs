@@ -57,10 +57,14 @@ pub enum Error {
     },
 
     /// A password that does not decrypt what it should.
-    #[error("{part}: wrong password (--allow-damaged serves the members that do not need it)")]
+    #[error(
+        "{part}: wrong password{hint} (--allow-damaged serves the members that do not need it)"
+    )]
     WrongPassword {
         /// The container.
         part: PartName,
+        /// What else may be wrong; empty, or text that begins with its own punctuation.
+        hint: &'static str,
     },
 
     /// Encrypted, and no password was given.
@@ -68,6 +72,15 @@ pub enum Error {
     Locked {
         /// The container.
         part: PartName,
+    },
+
+    /// Encrypted so that no password helps.
+    #[error("{part}: {}", unread_encryption(.how))]
+    Encryption {
+        /// The container.
+        part: PartName,
+        /// The way of encryption.
+        how: &'static str,
     },
 
     /// Stored bytes that are no encoding of what they should be.
@@ -130,6 +143,13 @@ impl Error {
             hint: hint_of(source.name().file_name()),
         }
     }
+}
+
+/// What is said of what is encrypted in such a way.
+pub(super) fn unread_encryption(how: &str) -> String {
+    format!(
+        "encrypted in a way that ffrfs does not read ({how}): decrypt the archive with the program that made it"
+    )
 }
 
 /// What the name of a file tells of a content that has no magic number.

@@ -2,6 +2,7 @@
 //!
 //! Imports only the errors of this room.
 
+use super::error::unread_encryption;
 use super::{DecodeError, Error, Mismatch};
 use std::{fmt, io};
 
@@ -25,6 +26,8 @@ pub enum Fault {
     Locked,
     /// They are encrypted, and the password that was given does not fit: theirs is another one, or they are damaged.
     OtherPassword,
+    /// They are encrypted in this way, which is not read: no password helps.
+    Encryption(&'static str),
     /// They are not an encoding of what they should be, or are not where they should be.
     Structure(String),
     /// The operating system cannot read them.
@@ -58,6 +61,12 @@ impl Fault {
         !matches!(self, Fault::Unreadable(_) | Fault::Lacking(_))
     }
 
+    /// Whether they are encrypted, and cannot be decrypted. They may be as good as they were.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Fault::Locked | Fault::OtherPassword | Fault::Encryption(_))
+    }
+
     /// The stored checksum, and that of the bytes, if they differ.
     #[must_use]
     pub fn mismatch(&self) -> Option<(u32, u32)> {
@@ -69,6 +78,7 @@ impl Fault {
             Fault::Damaged
             | Fault::Locked
             | Fault::OtherPassword
+            | Fault::Encryption(_)
             | Fault::Structure(_)
             | Fault::Unreadable(_)
             | Fault::Lacking(_) => None,
@@ -121,6 +131,7 @@ impl From<Error> for Fault {
             }
             Error::Locked { .. } => Fault::Locked,
             Error::WrongPassword { .. } => Fault::OtherPassword,
+            Error::Encryption { how, .. } => Fault::Encryption(how),
             // The container as a whole is usable. Whoever tells of a sample names its file; the byte may be one of a member.
             Error::Malformed { part, offset_bytes, expected, found, .. } => {
                 let file = part.file_name().display();
@@ -162,9 +173,9 @@ impl fmt::Display for Fault {
                 "damaged: its bytes are not all there, or cannot be decrypted or decoded",
             ),
             Fault::Locked => out.write_str("encrypted: give --password-file"),
-            Fault::OtherPassword => {
-                out.write_str("encrypted with another password than was given, or damaged")
-            }
+            Fault::OtherPassword => out
+                .write_str("wrong password: encrypted with another one than was given, or damaged"),
+            Fault::Encryption(how) => out.write_str(&unread_encryption(how)),
             Fault::Structure(error) => out.write_str(error),
             Fault::Unreadable(error) => write!(out, "cannot be read: {error}"),
             Fault::Lacking(what) => write!(out, "not read: {what}"),

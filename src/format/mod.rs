@@ -319,16 +319,11 @@ pub trait Container: Send + Sync {
         false
     }
 
-    /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed.
+    /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed: it may be
+    /// whole, but encrypted.
     fn fault(&self, index: u64) -> Option<Fault> {
         let _ = index;
         None
-    }
-
-    /// Whether a sample that is [`Sample::damaged`] is whole, but encrypted, and there is no password.
-    fn is_locked(&self, index: u64) -> bool {
-        let _ = index;
-        false
     }
 
     /// Whether there is a sample with [`Content::Sparse`].

@@ -9,11 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Refuses a sample whose index entry shows that it cannot be read.
 ///
 /// # Errors
-/// It is damaged, or encrypted and there is no password: why, if the container knows.
+/// It is damaged, or encrypted and cannot be decrypted: why, if the container knows.
 pub fn refuse_damaged(container: &dyn Container, index: u64, sample: &Sample) -> Result<(), Fault> {
     match sample.damaged {
         false => Ok(()),
-        true if container.is_locked(index) => Err(Fault::Locked),
         true => Err(container.fault(index).unwrap_or(Fault::Damaged)),
     }
 }

@@ -3,7 +3,9 @@
 use crate::catalog::{Catalog, Dataset, Node, ROOT};
 use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
+use crate::format::shown::refuse_damaged;
 use crate::format::{self, Container, Names};
+use crate::tools::encrypted::Encrypted;
 use serde::Serialize;
 
 /// The number of samples by the place of their checksum.
@@ -15,7 +17,7 @@ pub(crate) struct CheckedCounts {
     pub(crate) sidecar: u64,
     /// Samples without a checksum.
     pub(crate) nothing: u64,
-    /// Encrypted samples, if there is no password.
+    /// Encrypted samples that cannot be decrypted.
     pub(crate) locked: u64,
 }
 
@@ -29,8 +31,8 @@ pub(crate) struct Sizes {
     pub(crate) damaged: u64,
     /// Those of them whose bytes did not match a checksum when the container was indexed.
     pub(crate) mismatched: u64,
-    /// Encrypted samples, if there is no password.
-    pub(crate) encrypted: u64,
+    #[serde(flatten)]
+    pub(crate) encrypted: Encrypted,
 }
 
 /// The samples of a dataset that its names show as files.
@@ -44,7 +46,7 @@ pub(crate) struct Files {
     pub(crate) indexes: Vec<u64>,
     /// Their bytes, one per container.
     pub(crate) index_bytes: Vec<u64>,
-    /// Bytes of samples that are encrypted, if there is no password, one per container.
+    /// Bytes of samples that are encrypted and cannot be decrypted, one per container.
     pub(crate) locked_bytes: Vec<u64>,
     /// By container: the number of its records that are files or directories by a name of their own.
     pub(crate) records: Vec<u64>,
@@ -137,7 +139,8 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
         count += 1;
         let number = container;
         let container = &opened.dataset.containers()[container];
-        let is_locked = located.sample.damaged && container.is_locked(index);
+        let fault = refuse_damaged(container.as_ref(), index, &located.sample).err();
+        let is_locked = fault.as_ref().is_some_and(|fault| sizes.encrypted.count(fault));
         // Nothing is checked of what cannot be decrypted.
         *match opened.checked_by(&located) {
             _ if is_locked => &mut checked.locked,
@@ -145,14 +148,14 @@ pub(crate) fn files(opened: &Opened, catalog: &Catalog) -> format::Result<Files>
             CheckedBy::Sidecar => &mut checked.sidecar,
             CheckedBy::Nothing => &mut checked.nothing,
         } += 1;
-        if located.sample.damaged {
-            let has_failed = container.fault(index).is_some_and(|why| why.mismatch().is_some());
-            sizes.mismatched += u64::from(has_failed);
-            *if is_locked { &mut sizes.encrypted } else { &mut sizes.damaged } += 1;
-            if !is_locked {
+        match &fault {
+            Some(_) if is_locked => locked_bytes[number] += located.sample.size_bytes(),
+            Some(fault) => {
+                sizes.mismatched += u64::from(fault.mismatch().is_some());
+                sizes.damaged += 1;
                 continue;
             }
-            locked_bytes[number] += located.sample.size_bytes();
+            None => {}
         }
         let bytes = located.sample.size_bytes();
         sizes.min = sizes.min.min(bytes);

@@ -7,6 +7,7 @@
 pub(crate) mod bench;
 pub(crate) mod checkpoints;
 pub(crate) mod convert;
+pub(crate) mod encrypted;
 pub(crate) mod entries;
 pub(crate) mod extract;
 #[cfg(feature = "remote")]

@@ -9,6 +9,7 @@ use crate::dataset::checksums::CheckedBy;
 use crate::failure::{Exit, Failure};
 use crate::format::{self, Fault, Mismatch, PartName};
 use crate::interrupt::Interrupt;
+use crate::tools::encrypted::Encrypted;
 use crate::tools::progress;
 use crate::tools::reader::{
     CheckedSample, SampleChecker, SampleReader, Span, exit_of, for_each, next_span,
@@ -32,8 +33,8 @@ pub(crate) struct Verified {
     pub(crate) bytes: u64,
     /// Samples of formats without checksums.
     pub(crate) not_verifiable: u64,
-    /// Encrypted samples, if there is no password.
-    pub(crate) encrypted: u64,
+    #[serde(flatten)]
+    pub(crate) encrypted: Encrypted,
     pub(crate) complete: bool,
     pub(crate) bad: Vec<BadSample>,
     /// Of files as a whole; compared when all samples are checked.
@@ -90,7 +91,7 @@ impl From<&Fault> for Reason {
                 found: format!("{found:#010x}"),
             },
             Fault::Damaged => Reason::Damaged,
-            Fault::Locked | Fault::OtherPassword => Reason::Encrypted,
+            Fault::Locked | Fault::OtherPassword | Fault::Encryption(_) => Reason::Encrypted,
             Fault::Structure(error) => Reason::Structure { error: error.clone() },
             Fault::Unreadable(error) | Fault::Lacking(error) => {
                 Reason::Unreadable { error: error.clone() }
@@ -103,7 +104,7 @@ impl Verified {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self.complete {
-            true if self.bad.is_empty() && self.encrypted > 0 => Exit::Password,
+            true if self.bad.is_empty() && self.encrypted.all > 0 => Exit::Password,
             true if !self.listed_hashes.wrong.is_empty() => Exit::Checksum,
             true => exit_of(self.bad.iter().map(|bad| &bad.fault)),
             false => Exit::Interrupted,
@@ -250,8 +251,7 @@ impl Run<'_> {
             let checked_by = self.opened.checked_by(located);
             state.outcome.not_verifiable += u64::from(checked_by == CheckedBy::Nothing);
             let Err(fault) = checked else { continue };
-            if fault == Fault::Locked {
-                state.outcome.encrypted += 1;
+            if state.outcome.encrypted.count(&fault) {
                 continue;
             }
             state.outcome.bad.push(BadSample {

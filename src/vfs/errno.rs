@@ -50,6 +50,7 @@ impl From<&Error> for Errno {
             | Error::Malformed { .. }
             | Error::WrongPassword { .. }
             | Error::Locked { .. }
+            | Error::Encryption { .. }
             | Error::Undecodable { .. }
             | Error::Foreign { .. }
             | Error::NoCheckpoints { .. }

@@ -349,10 +349,6 @@ impl Container for CompressedFile {
         self.inside.container().and_then(|container| container.fault(index))
     }
 
-    fn is_locked(&self, index: u64) -> bool {
-        self.inside.container().is_some_and(|container| container.is_locked(index))
-    }
-
     fn wants_password(&self) -> bool {
         self.inside.container().is_some_and(Container::wants_password)
     }

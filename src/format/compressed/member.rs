@@ -270,8 +270,8 @@ fn slice_of(decoded: &Arc<DecodedSource>, name: PartName, range: &Range<u64>) ->
 
 /// What is found of encrypted samples depends on the password.
 fn may_be_kept(container: &dyn Container) -> bool {
-    let is_open = |index| container.may_keep_checkpoints(index) && !container.is_locked(index);
-    !container.wants_password() && (0..container.len()).all(is_open)
+    !container.wants_password()
+        && (0..container.len()).all(|index| container.may_keep_checkpoints(index))
 }
 
 fn padded(name: &str) -> [u8; NAME_BYTES] {

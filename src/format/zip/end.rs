@@ -1,10 +1,10 @@
 //! The end of a zip file: where its central directory is (APPNOTE 4.3.14 to 4.3.16).
 
 use super::reader;
-use super::record::{CENTRAL_MARK, LOCAL_MARK};
+use super::record::{CENTRAL_MARK, FLAG_MASKED, LOCAL_MARK, STRONG_ENCRYPTION};
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::counted;
-use crate::format::{Result, Source};
+use crate::format::{Error, Result, Source};
 use memchr::memmem;
 
 const END_MARK: &[u8; 4] = b"PK\x05\x06";
@@ -100,6 +100,9 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
     if let Some((_, end)) = best {
         return Ok(end);
     }
+    if is_masked(source)? {
+        return Err(Error::Encryption { part: source.name().clone(), how: STRONG_ENCRYPTION });
+    }
     Err(match reason {
         Some((_, why)) => reader(source).malformed(why.at, why.expected, why.found, why.hint),
         None if is_split(mark(source)?) => {
@@ -117,6 +120,17 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
             )
         }
     })
+}
+
+/// Whether the first local header says that the central directory is encrypted.
+fn is_masked(source: &dyn Source) -> Result<bool> {
+    let mut front = [0; 8];
+    if source.len() < front.len() as u64 {
+        return Ok(false);
+    }
+    reader(source).read("the first local header", &mut front, 0)?;
+    let flags = u16_at(&front, 6).unwrap_or_default();
+    Ok(front.starts_with(LOCAL_MARK) && flags & FLAG_MASKED != 0)
 }
 
 /// The bytes behind an end record's comment, and whether there are none. `None`: it is cut.

@@ -174,17 +174,18 @@ impl ZipFile {
         room(head, self.shift_bytes, self.directory_at)
     }
 
-    fn fault(&self, head: &Head) -> Option<Fault> {
+    fn fault_of(&self, head: &Head) -> Option<Fault> {
         let lies_well = self.room(head).is_some();
         method::fault(head, self.password.is_some()).or((!lies_well).then_some(Fault::Extent))
     }
 
     /// What an encrypted member is, which cannot be decrypted.
-    fn locked(&self) -> Error {
+    fn locked(&self, head: &Head) -> Error {
         let part = self.source.name().clone();
         match self.password {
+            _ if head.lock == Lock::Unknown => Error::Encryption { part, how: head.unknown_lock() },
             None => Error::Locked { part },
-            Some(_) => Error::WrongPassword { part },
+            Some(_) => Error::WrongPassword { part, hint: "" },
         }
     }
 
@@ -285,7 +286,7 @@ impl ZipFile {
 
 /// Whether the local header hides what it says: PKWARE's encryption of the central directory.
 fn is_masked(head: &Head) -> bool {
-    head.flags & (1 << 13) != 0
+    head.flags & record::FLAG_MASKED != 0
 }
 
 fn room(head: &Head, shift_bytes: u64, directory_at: u64) -> Option<(u64, u64)> {
@@ -313,7 +314,7 @@ impl Container for ZipFile {
             content: if is_stored { Content::Stored } else { Content::Encoded(head.size_bytes) },
             ..Sample::default()
         };
-        let (Some((header_at, room)), None) = (self.room(&head), self.fault(&head)) else {
+        let (Some((header_at, room)), None) = (self.room(&head), self.fault_of(&head)) else {
             sample.damaged = true;
             sample.offset_bytes = head.offset_bytes.saturating_add(self.shift_bytes);
             sample.length_bytes = head.stored_bytes.max(1);
@@ -357,7 +358,7 @@ impl Container for ZipFile {
         let at = head.offset_bytes.saturating_add(self.shift_bytes);
         let part = || self.source.name().clone();
         self.decode_as(&head, stored, out).map_err(|error| match error {
-            DecodeError::WrongPassword => self.locked(),
+            DecodeError::WrongPassword => self.locked(&head),
             DecodeError::Damaged(why) => Error::Undecodable { part: part(), offset_bytes: at, why },
         })
     }
@@ -419,8 +420,11 @@ impl Container for ZipFile {
         let at = self.row_at(index)?;
         match self.targets.get(index) {
             Some(target) => Ok(target.to_vec()),
-            None if self.is_encrypted(index) => Err(self.locked()),
             None => {
+                let head = self.head(at)?;
+                if head.lock != Lock::None {
+                    return Err(self.locked(&head));
+                }
                 let at = self.directory_at.saturating_add(at);
                 let expected = "the target of a symbolic link";
                 Err(self.malformed(at, expected, "damaged bytes".to_owned(), ""))
@@ -459,9 +463,10 @@ impl Container for ZipFile {
         IndexChecksum::None
     }
 
-    fn is_locked(&self, index: u64) -> bool {
-        let head = self.row_at(index).and_then(|row| self.head(row));
-        head.is_ok_and(|head| self.fault(&head) == Some(Fault::Password))
+    fn fault(&self, index: u64) -> Option<super::Fault> {
+        let head = self.row_at(index).and_then(|row| self.head(row)).ok()?;
+        let is_locked = matches!(self.fault_of(&head), Some(Fault::Lock | Fault::Password));
+        is_locked.then(|| self.locked(&head).into())
     }
 
     fn wants_password(&self) -> bool {

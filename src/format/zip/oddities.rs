@@ -28,7 +28,7 @@ impl Oddities {
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         let texts: [(u64, Words); 11] = [
             (self.without_password, ("member is", "members are", ENCRYPTED)),
-            (self.locked, ("member is", "members are", "encrypted with an unknown method: EIO")),
+            (self.locked, ("member is", "members are", UNREAD)),
             (
                 self.unknown_method,
                 ("member is", "members are", "encoded with an unknown method: EIO"),
@@ -54,4 +54,5 @@ impl Oddities {
 }
 
 const ENCRYPTED: &str = "encrypted: EIO without a password";
+const UNREAD: &str = "encrypted in a way that ffrfs does not read: EIO";
 const BACKSLASHES: &str = "backslashes, as programs on Windows write them: shown as paths";

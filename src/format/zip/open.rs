@@ -379,7 +379,7 @@ impl ZipFile {
         }
         let is_small = head.size_bytes <= MAX_TARGET_BYTES
             && head.stored_bytes <= MAX_STORED_TARGET_BYTES
-            && self.fault(&head).is_none();
+            && self.fault_of(&head).is_none();
         if head.lock != Lock::None {
             *encrypted = encrypted.saturating_add(1);
         }

@@ -8,63 +8,76 @@ use crate::format::{Error, OpenOptions, Result};
 
 /// Encrypted members of at most this size are decrypted to find that out.
 const MAX_PROOF_BYTES: u64 = 256 << 10;
+/// What a wrong password and a damaged member have in common.
+const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32";
+
+/// What the first encrypted members say of a password.
+enum Verdict {
+    Fits,
+    Wrong,
+    /// The traditional cipher accepts it, and then gives wrong bytes.
+    WrongOrDamaged,
+}
 
 impl ZipFile {
     /// Refuses a wrong password; where damage is allowed, the archive is served as without one. `rows`: the first encrypted
     /// members.
     pub(super) fn try_password(&mut self, rows: &[u64], options: &OpenOptions) -> Result<()> {
         match self.fits(rows, options.allow_damaged) {
-            Ok(true) => Ok(()),
-            Ok(false) if options.allow_damaged => {
+            Ok(Verdict::Fits) => Ok(()),
+            Ok(_) if options.allow_damaged => {
                 self.password = None;
                 let name = self.source.name();
                 let why = "wrong password: its encrypted members cannot be read";
                 self.warnings.push(format!("{name}: {why}"));
                 Ok(())
             }
-            Ok(false) => Err(Error::WrongPassword { part: self.source.name().clone() }),
+            Ok(verdict) => {
+                let is_sure = matches!(verdict, Verdict::Wrong);
+                let hint = if is_sure { "" } else { OR_DAMAGED };
+                Err(Error::WrongPassword { part: self.source.name().clone(), hint })
+            }
             // What cannot be read tells nothing of the password.
             Err(_) if options.allow_damaged => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// A wrong password is better refused than found out by every reader. The first encrypted member must accept
-    /// it. The traditional cipher accepts one wrong password of 256: there, of the first few members one must also
-    /// match its CRC, or at least another one accept it. With `any`, one of the first few suffices: others may have other
-    /// passwords.
-    fn fits(&self, rows: &[u64], any: bool) -> Result<bool> {
-        let Some(password) = &self.password else { return Ok(true) };
+    /// A wrong password is better refused than found out by every reader: one of the first few encrypted members must accept
+    /// it. Others may have other passwords. The traditional cipher accepts one wrong password of 256: there the member must
+    /// also match its CRC, or, where it is too large to try, another one accept the password, too, unless there is none.
+    fn fits(&self, rows: &[u64], allow_damaged: bool) -> Result<Verdict> {
+        let Some(password) = &self.password else { return Ok(Verdict::Fits) };
         let (mut asked, mut accepting, mut tried) = (0_u32, 0_u32, false);
         for row in rows {
             let head = self.head(*row)?;
             let Some(stored) = self.stored_front(&head)? else { continue };
-            let accepts = head.lock.accepts(password, &stored, Self::check_bytes(&head));
-            if asked == 0 && !accepts && !any {
-                return Ok(false);
-            }
-            if head.lock != Lock::ZipCrypto && (accepts || !any) {
-                return Ok(true);
-            }
             asked = asked.saturating_add(1);
-            accepting = accepting.saturating_add(accepts.into());
-            if accepts && stored.len() as u64 == head.stored_bytes {
+            if !head.lock.accepts(password, &stored, Self::check_bytes(&head)) {
+                continue;
+            }
+            if head.lock != Lock::ZipCrypto {
+                return Ok(Verdict::Fits);
+            }
+            accepting = accepting.saturating_add(1);
+            if stored.len() as u64 == head.stored_bytes {
                 let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
                 if self.decode_as(&head, &stored, &mut out).is_ok()
                     && crc32fast::hash(&out) == head.crc32
                 {
-                    return Ok(true);
+                    return Ok(Verdict::Fits);
                 }
                 tried = true;
             }
         }
-        if any && accepting >= 2 {
+        Ok(match accepting {
+            0 if asked > 0 => Verdict::Wrong,
             // Those that do not match their CRC are damaged.
-            return Ok(true);
-        }
-        // The first one accepts what any password would have to be accepted by, or there is no other proof.
-        let unproven = if any { asked > 0 && accepting == 0 } else { asked > 1 && accepting < 2 };
-        Ok(!tried && !unproven)
+            2.. if allow_damaged => Verdict::Fits,
+            _ if tried => Verdict::WrongOrDamaged,
+            1 if asked > 1 && !allow_damaged => Verdict::Wrong,
+            _ => Verdict::Fits,
+        })
     }
 
     /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.

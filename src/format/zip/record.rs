@@ -19,6 +19,8 @@ const METHOD_AES: u16 = 99;
 const FLAG_ENCRYPTED: u16 = 1;
 const FLAG_STRONG_ENCRYPTION: u16 = 1 << 6;
 pub(super) const FLAG_UTF8: u16 = 1 << 11;
+/// PKWARE's encryption of the central directory: local headers hide what they say.
+pub(super) const FLAG_MASKED: u16 = 1 << 13;
 
 pub(super) const EXTRA_ZIP64: u16 = 0x0001;
 pub(super) const EXTRA_NTFS: u16 = 0x000a;
@@ -42,6 +44,9 @@ const DOS_DIRECTORY: u32 = 0x10;
 const HARD_LINK: u32 = 0x800;
 
 const TYPE_MASK: u32 = 0o170_000;
+
+/// How messages call it.
+pub(super) const STRONG_ENCRYPTION: &str = "PKWARE's strong encryption";
 
 /// The fixed part of a row of the central directory, with what its extra fields say instead.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +142,14 @@ impl Head {
                 self.lock = lock;
                 self.method = method;
             }
+        }
+    }
+
+    /// What [`Lock::Unknown`] is.
+    pub(super) fn unknown_lock(&self) -> &'static str {
+        match self.flags & FLAG_STRONG_ENCRYPTION {
+            0 => "AES with an unknown version or length of its key",
+            _ => STRONG_ENCRYPTION,
         }
     }
 

@@ -10,15 +10,19 @@ mod passes;
 mod row;
 mod target;
 
-pub(crate) use row::{Mode, PassFigures, Row, median};
+pub(crate) use row::{Mode, PassFigures, Row, Unread, median};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use crate::format::counted;
 use crate::interrupt::Interrupt;
 use passes::{Plan, read_pass};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 use target::Target;
+
+/// What opens encrypted files.
+pub(crate) const GIVE: &str = "mount with the password (-O password-file=FILE)";
 
 /// What to measure, and how.
 pub(crate) struct Bench<'a> {
@@ -53,7 +57,8 @@ impl Bench<'_> {
             for &mode in self.modes {
                 let threads = if mode == Mode::Sequential { 1 } else { self.threads };
                 let (target, access) = (target.name(), target.access());
-                rows.push(Row { target, access, mode, threads, first: vec![], later: vec![] });
+                let (first, later, unread) = (Vec::new(), Vec::new(), Unread::default());
+                rows.push(Row { target, access, mode, threads, first, later, unread });
             }
         }
         // Targets take turns (A B A B), so that changes of the machine's state affect all of them.
@@ -90,6 +95,17 @@ impl Bench<'_> {
             let figures = read_pass(&plan)?;
             if self.interrupt.requested() {
                 return Ok(());
+            }
+            if figures.failed > 0 {
+                let unread = mounted.unread();
+                if figures.failed == figures.files && unread.other == 0 && unread.encrypted > 0 {
+                    let (target, files) = (&row.target, counted(figures.files, "file"));
+                    let why = format!("{target}: {files} read, and all are encrypted: {GIVE}");
+                    return Err(Failure::new(Exit::Password, why));
+                }
+                if unread.is_more_than(row.unread) {
+                    row.unread = unread;
+                }
             }
             match epoch {
                 0 => {

@@ -41,6 +41,31 @@ pub(crate) struct Row {
     pub(crate) first: Vec<PassFigures>,
     /// The later passes of each round.
     pub(crate) later: Vec<PassFigures>,
+    pub(crate) unread: Unread,
+}
+
+/// Files that could not be read, as a mount lists them: of the round that had the most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Unread {
+    /// They cannot be decrypted.
+    pub(crate) encrypted: u64,
+    pub(crate) other: u64,
+}
+
+impl Unread {
+    /// From the lines of `.ffrfs/bad`. The reasons of all that is encrypted begin so.
+    pub(super) fn of(list: &str) -> Self {
+        let mut unread = Self::default();
+        for reason in list.lines().filter_map(|line| line.split('\t').nth(1)) {
+            let is_encrypted = reason.starts_with("encrypted");
+            *if is_encrypted { &mut unread.encrypted } else { &mut unread.other } += 1;
+        }
+        unread
+    }
+
+    pub(super) fn is_more_than(self, other: Self) -> bool {
+        self.encrypted + self.other > other.encrypted + other.other
+    }
 }
 
 /// How much a pass read, and how long it took.
@@ -76,6 +101,14 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_mount_lists_as_encrypted_is_told_from_what_is_bad() {
+        let list = "a\tencrypted\tx.zip\t0\nb\tchecksum\tx.zip\t1\n\
+                    c\tencrypted with another password, or damaged\tx.zip\t2\n";
+        assert_eq!(Unread::of(list), Unread { encrypted: 2, other: 1 });
+        assert_eq!(Unread::of(""), Unread::default());
+    }
 
     #[test]
     fn the_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {

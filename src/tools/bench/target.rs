@@ -1,8 +1,12 @@
 //! The targets of the benchmark: a private mount of containers, or an existing directory.
+//!
+//! Imports `row.rs`.
 
+use super::row::Unread;
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
 use crate::io::mount::mounts;
+use crate::vfs::CONTROL_DIRECTORY;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -135,6 +139,12 @@ impl Opened<'_> {
             Opened::Directory(path) => path,
             Opened::Mount(mount) => &mount.point,
         }
+    }
+
+    /// The files that a mount could not read; of what shows no such list, none.
+    pub(super) fn unread(&self) -> Unread {
+        let list = std::fs::read(self.path().join(CONTROL_DIRECTORY).join("bad"));
+        list.map(|list| Unread::of(&String::from_utf8_lossy(&list))).unwrap_or_default()
     }
 }
 

@@ -77,11 +77,15 @@ impl<'a> SampleReader<'a> {
         read.map_err(|error| error.fault())
     }
 
-    /// Logs that a sample is bad.
-    pub(crate) fn log_bad(&self, located: &Located, fault: &Fault) {
+    /// Logs that a sample is bad; without its path if that is empty.
+    pub(crate) fn log_bad(&self, located: &Located, path: &[u8], fault: &Fault) {
         let container = self.opened.store.part(located.part).name();
         let (index, offset) = (located.index, located.sample.offset_bytes);
-        tracing::error!("{container}: sample {index} at byte {offset}: {fault}");
+        let name = match path {
+            [] => String::new(),
+            path => format!(" ({})", String::from_utf8_lossy(path)),
+        };
+        tracing::error!("{container}: sample {index}{name} at byte {offset}: {fault}");
     }
 
     /// The exact place of a sample, after its header bytes are checked.

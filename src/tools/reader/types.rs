@@ -185,9 +185,8 @@ impl From<Fault> for Stop {
 pub(crate) fn exit_of<'a>(faults: impl Iterator<Item = &'a Fault>) -> Exit {
     let is_locked = std::cell::Cell::new(false);
     let mut faults = faults.filter(|fault| {
-        let needs_password = matches!(fault, Fault::Locked | Fault::OtherPassword);
-        is_locked.set(is_locked.get() || needs_password);
-        !needs_password
+        is_locked.set(is_locked.get() || fault.is_encrypted());
+        !fault.is_encrypted()
     });
     match faults.next() {
         None if is_locked.get() => Exit::Password,

@@ -5,7 +5,7 @@ use super::samples::Samples;
 use crate::catalog::Node;
 use crate::dataset::hash::Algorithm;
 use crate::failure::Failure;
-use crate::format::Fault;
+use crate::tools::encrypted::Encrypted;
 
 /// A line of a list.
 pub(crate) struct Line {
@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
     Wrong,
     /// The sample is bad in its container.
     Bad,
-    /// The sample is encrypted, and there is no password for it.
+    /// The sample is encrypted, and cannot be decrypted.
     Locked,
     /// The sample does not exist.
     Missing,
@@ -33,7 +33,9 @@ pub(crate) enum Verdict {
 pub(crate) struct Tally {
     pub(crate) missing: u64,
     pub(crate) bad: u64,
-    pub(crate) locked: u64,
+    pub(crate) encrypted: Encrypted,
+    /// Encrypted with another password, or damaged.
+    pub(crate) other_password: u64,
     pub(crate) wrong: u64,
 }
 
@@ -83,16 +85,19 @@ pub(crate) fn check(
     };
     let mut next = by_sample.iter();
     let wanted = by_sample.iter().map(|lines| lines[0].0);
-    samples.hash(wanted, threads, &algorithms, &mut |_, hashes| {
+    samples.hash(wanted, threads, &algorithms, &mut |sample, hashes| {
         for (number, (_, line)) in next.next().copied().unwrap_or_default().iter().enumerate() {
             let verdict = match &hashes {
-                Err(Fault::Locked) => Verdict::Locked,
-                Err(_) => Verdict::Bad,
+                Err(fault) if tally.encrypted.count(fault) => Verdict::Locked,
+                Err(fault) => {
+                    samples.log_bad(sample, &line.path, fault)?;
+                    tally.other_password += u64::from(fault.is_encrypted());
+                    if fault.is_encrypted() { Verdict::Locked } else { Verdict::Bad }
+                }
                 Ok(hashes) if hashes.get(number) == Some(&line.hash) => Verdict::Right,
                 Ok(_) => Verdict::Wrong,
             };
             tally.bad += u64::from(verdict == Verdict::Bad);
-            tally.locked += u64::from(verdict == Verdict::Locked);
             tally.wrong += u64::from(verdict == Verdict::Wrong);
             tell(&line.path, verdict)?;
         }

@@ -54,6 +54,16 @@ impl Names {
         }
     }
 
+    /// One name of a sample.
+    pub(crate) fn path(&self, samples: &Samples, sample: u64) -> Result<Vec<u8>, Failure> {
+        let mut found = Vec::new();
+        self.paths(samples, sample, &mut |path| {
+            found = path.to_vec();
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     /// All names of a sample.
     pub(crate) fn paths(
         &self,

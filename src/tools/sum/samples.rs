@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 /// The number of spans by which a thread may be ahead of the results that come next.
 const AHEAD: usize = 4;
 
-/// The hashes of a sample, one for each algorithm; the fault of a bad sample, which was logged unless it is encrypted.
+/// The hashes of a sample, one for each algorithm; the fault of a bad sample.
 pub(crate) type Hashes = Result<Vec<Vec<u8>>, Fault>;
 
 /// Computes a result for each sample of a span.
@@ -68,7 +68,7 @@ impl Samples {
     }
 
     /// Computes the checksum `kind` of the samples' bytes in their containers, and passes it to `take`, in order.
-    /// The fault of a bad sample, which was logged unless it is encrypted.
+    /// The fault of a bad sample.
     pub(crate) fn checksums(
         &self,
         wanted: impl Iterator<Item = u64> + Send,
@@ -79,11 +79,10 @@ impl Samples {
         let checker = SampleChecker::new(self.reader(), Some(kind));
         let work = |span: &Span, scratch: &mut Scratch| {
             let checked = checker.check_span(&span.located, scratch)?;
-            let each = span.located.iter().zip(checked).map(|(located, checked)| {
+            for located in &span.located {
                 self.progress.inc(located.sample.size_bytes());
-                checked.inspect_err(|fault| self.say_bad(located, fault))
-            });
-            Ok(each.collect())
+            }
+            Ok(checked)
         };
         self.in_order(wanted, threads, &work, take)
     }
@@ -122,11 +121,12 @@ impl Samples {
         })?
     }
 
-    /// Encrypted samples are counted, not named one by one.
-    fn say_bad(&self, located: &Located, fault: &Fault) {
-        if *fault != Fault::Locked {
-            self.reader().log_bad(located, fault);
+    /// Logs that a sample is bad; without its path if that is empty.
+    pub(crate) fn log_bad(&self, sample: u64, path: &[u8], fault: &Fault) -> Result<(), Failure> {
+        if let Some(located) = self.dataset().locate(sample)? {
+            self.reader().log_bad(&located, path, fault);
         }
+        Ok(())
     }
 
     fn hash_span(
@@ -142,7 +142,7 @@ impl Samples {
         let each = span.samples.iter().zip(&span.located).zip(files);
         let each = each.map(|((sample, located), file)| {
             self.progress.inc(located.sample.size_bytes());
-            let file = file.inspect_err(|fault| self.say_bad(located, fault))?;
+            let file = file?;
             let bytes = file.bytes.get(&scratch.buffer);
             let mut hashes: Vec<Hash> = algorithms(*sample).iter().map(|a| a.begin()).collect();
             hashes.iter_mut().for_each(|hash| hash.update(bytes));
@@ -168,10 +168,7 @@ impl Samples {
         match read {
             Ok(()) => Ok(Ok(hashes.into_iter().map(Hash::finish).collect())),
             Err(Stop::Failed(failure)) => Err(failure),
-            Err(Stop::Bad(fault)) => {
-                self.say_bad(located, &fault);
-                Ok(Err(fault))
-            }
+            Err(Stop::Bad(fault)) => Ok(Err(fault)),
         }
     }
 }

@@ -5,8 +5,9 @@ use crate::dataset::beside::{SIDECAR, beside};
 use crate::dataset::checksums::CheckedBy;
 use crate::failure::Failure;
 use crate::format::sidecar::{self, ENDING, Key};
-use crate::format::{ChecksumKind, Fault, PartName};
+use crate::format::{ChecksumKind, PartName};
 use crate::io::File;
+use crate::tools::encrypted::Encrypted;
 use crate::tools::output::{file_beside, give_name};
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -21,15 +22,15 @@ pub(crate) struct Sidecars {
     pub(crate) complete: Vec<PartName>,
     /// Containers with bad samples, which get no sidecar.
     pub(crate) bad: Vec<PartName>,
-    /// Containers with encrypted samples, and how many, if there is no password: they get none either.
-    pub(crate) encrypted: Vec<(PartName, u64)>,
+    /// Containers with encrypted samples that cannot be decrypted, and how many: they get none either.
+    pub(crate) encrypted: Vec<(PartName, Encrypted)>,
 }
 
 /// How many samples have no checksum.
 #[derive(Debug, Default)]
 struct Unread {
     bad: u64,
-    encrypted: u64,
+    encrypted: Encrypted,
 }
 
 /// Writes a sidecar beside each container that lacks checksums, or all sections to the file `output`, which gets its
@@ -55,7 +56,7 @@ pub(crate) fn write_sidecars(
         let rows = match rows(samples, number, threads)? {
             Ok(rows) => rows,
             Err(Unread { bad, encrypted }) => {
-                if encrypted > 0 {
+                if encrypted.all > 0 {
                     sidecars.encrypted.push((name.clone(), encrypted));
                 }
                 if bad > 0 {
@@ -123,15 +124,20 @@ fn rows(
     let first = samples.dataset().number(container, 0);
     let wanted = first..first + part.len();
     let (mut rows, mut unread) = (Vec::new(), Unread::default());
-    samples.checksums(wanted, threads, ChecksumKind::Crc32, &mut |_, checksum| {
+    samples.checksums(wanted, threads, ChecksumKind::Crc32, &mut |sample, checksum| {
         match checksum.map(|checksum| checksum.and_then(|checksum| checksum.crc32())) {
             Ok(Some(crc32)) => rows.push(crc32),
-            Err(Fault::Locked) => unread.encrypted += 1,
-            Ok(None) | Err(_) => unread.bad += 1,
+            Ok(None) => unread.bad += 1,
+            Err(fault) if unread.encrypted.count(&fault) => {}
+            Err(fault) => {
+                unread.bad += 1;
+                // The names of this catalog are numbers.
+                samples.log_bad(sample, b"", &fault)?;
+            }
         }
         Ok(())
     })?;
-    Ok(if let Unread { bad: 0, encrypted: 0 } = unread { Ok(rows) } else { Err(unread) })
+    Ok(if unread.bad + unread.encrypted.all == 0 { Ok(rows) } else { Err(unread) })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -125,6 +125,7 @@ impl Control {
             Fault::Damaged => "damaged".to_owned(),
             Fault::Locked => "encrypted".to_owned(),
             Fault::OtherPassword => "encrypted with another password, or damaged".to_owned(),
+            Fault::Encryption(how) => format!("encrypted in a way that ffrfs does not read: {how}"),
             Fault::Unreadable(error) | Fault::Lacking(error) => escape(error.as_bytes()),
         };
         let none = || ("-".to_owned(), "-".to_owned());

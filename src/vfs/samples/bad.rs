@@ -185,7 +185,11 @@ fn log(sample: u64, container: &PartName, bad: &Bad) {
         ),
         Fault::OtherPassword => tracing::error!(
             %container, sample, offset,
-            "{container}: sample {sample}: encrypted with another password, or damaged: it gives EIO"
+            "{container}: sample {sample}: wrong password: encrypted with another one, or damaged: it gives EIO"
+        ),
+        Fault::Encryption(how) => tracing::error!(
+            %container, sample, offset,
+            "{container}: sample {sample}: encrypted in a way that ffrfs does not read ({how}): it gives EIO"
         ),
         Fault::Structure(what) => tracing::error!(
             %container, sample, offset, "{container}: sample {sample}: {what}: it gives EIO"

@@ -212,7 +212,7 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
     refused(&mount(&log), 6, &["--log-file ", "Is a directory"]);
     for (option, named) in [
         ("password_file=/nowhere", "--password-file /nowhere: No such file or directory\n"),
-        ("password_fd=99", "--password-fd 99: No such file or directory\n"),
+        ("password_fd=99", "--password-fd 99: descriptor 99 is not open (99< FILE opens it)\n"),
     ] {
         let place = format!("{} on {}: {named}", source.display(), directory.path().display());
         refused(&mount(option), 2, &[&place]);

@@ -139,7 +139,7 @@ fn ls_as_json_tells_of_each_sample_where_it_lies_and_in_which_container() {
         "path": "000003", "is_directory": false, "sample": 3, "size": all[3].len(),
         "container": source.canonicalize().unwrap(), "offset": offsets(&all)[3],
         "length": all[3].len(), "checksum": format!("crc32:{:08x}", crc32fast::hash(&all[3])),
-        "is_damaged": false,
+        "is_damaged": false, "is_encrypted": false,
     });
     assert_eq!(lines[3], expected);
     let more = more.canonicalize().unwrap();
@@ -194,7 +194,9 @@ fn cat_leaves_out_a_bad_sample_names_it_and_goes_on() {
     assert_eq!(outcome.code, 4);
     assert_eq!(outcome.stdout, [&all[1][..], &all[3]].concat());
     let source = source.canonicalize().unwrap();
-    let place = format!("sample 2 at byte {bad}:");
+    let start = format!("ffrfs: {}: ", source.display());
+    assert!(outcome.stderr.starts_with(&start), "{}", outcome.stderr);
+    let place = format!("sample 2 (000002) at byte {bad}:");
     for part in [source.to_str().unwrap(), &place, "expected 0x", "found 0x"] {
         assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
     }

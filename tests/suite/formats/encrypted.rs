@@ -1,6 +1,7 @@
 //! Encrypted zip files: with the password, a wrong one, and none; and nobody else sees it.
 
 mod several;
+mod unread;
 mod winzip;
 
 use super::write::{self, stored};
@@ -426,7 +427,7 @@ fn a_wrong_password_and_none_have_an_exit_code_of_their_own_and_are_never_called
     let bytes = info.lines().find_map(|line| line.strip_prefix("files:      2 ("));
     let bytes = bytes.and_then(|rest| rest.strip_suffix(" in all)")).unwrap();
     assert!(info.lines().next().unwrap().contains(&format!("2 files, {bytes}, ")), "{info}");
-    assert!(info.contains("2 files are encrypted, and checked only with the password"), "{info}");
+    assert!(info.contains("2 files are encrypted, and checked only when decrypted"), "{info}");
     assert_eq!(info.matches("are checked by what the container has").count(), 0, "{info}");
     assert!(!info.contains("damaged") && !info.contains("not whole"), "{info}");
     let verify = on("verify");

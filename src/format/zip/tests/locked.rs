@@ -170,12 +170,49 @@ fn an_encrypted_member_too_short_for_its_encryption_is_damaged() {
 }
 
 #[test]
-fn strong_and_unknown_encryption_is_damaged_with_a_warning() {
+fn strong_and_unknown_encryption_is_told_from_damage_with_a_warning() {
     let unknown = Spec { extra: field(0x9901, b"\x09\0AE\x03\x08\0"), ..aes("a", "x", 0, 3, 1) };
     for member in [Spec { flags: 0x41, ..file("a", "x") }, unknown] {
         let container = open_with(zip(&[member]), &with(Some(PASSWORD))).unwrap();
         assert!(container.sample(0).unwrap().damaged);
-        assert!(container.warnings()[0].contains("unknown method"));
+        assert!(container.warnings()[0].contains("encrypted in a way that ffrfs does not read"));
+        assert!(matches!(container.fault(0), Some(crate::format::Fault::Encryption(_))));
+        assert!(!container.wants_password());
+    }
+}
+
+#[test]
+fn an_encrypted_directory_is_refused_as_encrypted() {
+    let mut bytes = zip(&[Spec { flags: 0x2041, ..file("a", "x") }]);
+    let at = memchr::memmem::find(&bytes, b"PK\x01\x02").unwrap();
+    bytes[at..at + 4].fill(0);
+    let error = open(bytes).err().unwrap();
+    assert!(matches!(error, Error::Encryption { .. }), "{error}");
+    assert!(error.to_string().contains("PKWARE's strong encryption"), "{error}");
+}
+
+#[test]
+fn a_wrong_password_that_the_traditional_cipher_accepts_is_called_wrong_or_damaged() {
+    let bytes = zip(&[traditional("a", "some text")]);
+    let messages = (0..4000).map(|number| {
+        let wrong = with(Some(format!("wrong{number}").as_bytes()));
+        open_with(bytes.clone(), &wrong).err().unwrap().to_string()
+    });
+    let (unsure, sure): (Vec<_>, Vec<_>) = messages.partition(|said| said.contains("or damaged"));
+    assert!(!unsure.is_empty() && sure.len() > 50 * unsure.len(), "{}", unsure.len());
+    assert!(unsure.iter().chain(&sure).all(|said| said.contains("wrong password")));
+}
+
+#[test]
+fn a_password_of_any_of_the_first_encrypted_members_is_right() {
+    let other = zip_crypto(b"other", (crc32fast::hash(b"text") >> 24) as u8, b"text");
+    let other = Spec { flags: 1, stored: Some(other), ..file("b", "text") };
+    let bytes = zip(&[aes("a", "secret", 8, 3, 2), other]);
+    for (password, index, data) in [(PASSWORD, 0, "secret"), (&b"other"[..], 1, "text")] {
+        let container = open_with(bytes.clone(), &with(Some(password))).unwrap();
+        let read = read_sample(&bytes, container.as_ref(), index);
+        assert_eq!(read.as_deref(), Some(data.as_bytes()));
+        assert_eq!(read_sample(&bytes, container.as_ref(), 1 - index), None);
     }
 }
 

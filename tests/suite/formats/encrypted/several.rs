@@ -27,8 +27,8 @@ fn members_with_another_password_are_named_and_called_encrypted_with_the_exit_co
         let args = [&[OsStr::new(command), archive.as_os_str()], more].concat();
         with_password(&directory, &args, PASSWORD)
     };
-    let said = "encrypted with another password than was given, or damaged";
-    for outcome in [on("verify", &[]), on("extract", &[out.as_os_str()])] {
+    let said = "wrong password: encrypted with another one than was given, or damaged";
+    for outcome in [on("verify", &[]), on("extract", &[out.as_os_str()]), on("sum", &[])] {
         assert_eq!(outcome.code, 9, "{}", outcome.stderr);
         let text = format!("{}{}", outcome.text(), outcome.stderr);
         assert_eq!(text.matches(said).count(), 2, "{text}");
@@ -46,7 +46,35 @@ fn members_with_another_password_are_named_and_called_encrypted_with_the_exit_co
         let bad = mount.bad();
         let is_said = |row: &Vec<String>| row[1].starts_with("encrypted with another password");
         assert!(bad.len() == 2 && bad.iter().all(is_said), "{bad:?}");
+        assert!(mount.log().contains("wrong password"), "{}", mount.log());
     });
+}
+
+#[test]
+fn each_password_of_an_archive_mounts_it_and_opens_its_members() {
+    let directory = temp_dir();
+    let members = [aes(stored("one", noise(3, 500))), aes_with("another", stored("two", "2"))];
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
+    let option = super::password_file(&directory, "another");
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &archive, &[&option]);
+        assert_eq!(mount.read("two").unwrap(), b"2");
+        assert_errno(mount.read("one"), libc::EIO);
+        let bad = mount.bad();
+        assert!(bad.len() == 1 && bad[0][1].starts_with("encrypted with another"), "{bad:?}");
+    });
+    if !have(Need::Program("zip")) {
+        return;
+    }
+    for (name, password) in [("one", "secret"), ("two", "another")] {
+        fs::write(directory.path().join(name), name).unwrap();
+        run_in(directory.path(), "zip", &["-q", "-P", password, "old.zip", name]);
+    }
+    let archive = directory.path().join("old.zip");
+    for (name, password) in [("one", "secret"), ("two", "another")] {
+        let cat = ["cat".as_ref(), archive.as_os_str(), name.as_ref()];
+        assert_eq!(with_password(&directory, &cat, password).ok().text(), name);
+    }
 }
 
 #[test]
