@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Sized, Union
 
-from ._mounts import CONTROL, control_errors, opened_anew, read_control, root_of
+from ._mounts import control_errors, control_file, opened_anew, read_control, root_of
 from ._program import Error, StrPath, run
 
 #: ``_IOC(_IOC_WRITE, 0xf1, 1, size)`` without the size, and the most bytes that one call carries.
@@ -105,8 +105,8 @@ class Announced:
         loader = DataLoader(data, 64, sampler=sampler, num_workers=8)
 
     Args:
-        sampler: an iterable of indices, or of lists of indices, that ends: it is iterated to its end for its order. (Of one
-            without an end announce parts with :func:`announce`.)
+        sampler: an iterable of indices, or of lists or arrays of indices, that ends: it is iterated to its end for its order.
+            (Of one without an end announce parts with :func:`announce`.)
         path: the mount point, or a path in it.
         files: where index i of the dataset lies, if i is not the number of the sample: a sequence of paths, or a
             function. For an ``ImageFolder`` that is ``[path for path, _ in data.samples]``.
@@ -164,7 +164,8 @@ class Announced:
 
 
 def _is_batch(item: Any) -> bool:
-    return isinstance(item, (list, tuple))
+    """Also an array of NumPy or a tensor of PyTorch that has a dimension: one without is an index."""
+    return isinstance(item, (list, tuple)) or bool(getattr(item, "ndim", 0))
 
 
 def _check_is_list(order: Any) -> None:
@@ -222,8 +223,8 @@ class _Prefetch:
     def _opened(self) -> int:
         if self._descriptor is None:
             with control_errors(self._root):
-                path = self._root / CONTROL / "prefetch"
-                self._descriptor = opened_anew(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                flags = os.O_RDONLY | os.O_CLOEXEC
+                self._descriptor = opened_anew(lambda: os.open(control_file(self._root, "prefetch"), flags))
             if self._name is not None:
                 self._begin_order(self._descriptor, self._name)
             if self._name == _ALL_ORDERS:

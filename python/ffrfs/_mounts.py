@@ -19,6 +19,8 @@ from ._program import Error, StrPath, flags, run
 
 CONTROL = ".ffrfs"
 TYPE = "fuse.ffrfs"
+#: The inode number of each control directory; what a container has has a lower one.
+_CONTROL_INODE = 1 << 62
 #: For so long a control file may be stale: while one daemon takes over from another, both answer.
 _TAKEOVER_SECONDS = 2.0
 #: Between two tries meanwhile.
@@ -195,11 +197,22 @@ def stats(path: StrPath) -> dict[str, Any]:
     return counters
 
 
+def control_file(root: Path, name: str) -> Path:
+    """Where a control file is.
+
+    Raises:
+        FileNotFoundError: the mount has no control directory, though its container may have a file of that name.
+    """
+    directory = root / CONTROL
+    if os.lstat(directory).st_ino != _CONTROL_INODE:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+    return directory / name
+
+
 def read_control(root: Path, name: str) -> str:
     """All of a control file."""
-    path = root / CONTROL / name
     with control_errors(root):
-        return opened_anew(lambda: path.read_text(encoding="utf-8"))
+        return opened_anew(lambda: control_file(root, name).read_text(encoding="utf-8"))
 
 
 def opened_anew(call: Callable[[], Result]) -> Result:
@@ -221,7 +234,7 @@ def control_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Error(f"{root}: it is mounted with --no-control, without the directory {CONTROL}", 5) from error
+        raise Error(f"{root}: it is mounted without its control directory (--no-control): it has no figures", 5) from error
     except OSError as error:
         if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
             why = f"its daemon is gone; `ffrfs umount {root}` removes the mount"

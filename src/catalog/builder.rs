@@ -8,6 +8,7 @@ use super::{Duplicates, NameError, Node, ROOT, Renamed, count_files, names};
 use crate::format::{self, Attributes, Directory, Entry, Member};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// What a file is called whose stored name is empty.
 const NAMELESS: &[u8] = b"%";
@@ -293,6 +294,7 @@ impl TreeBuilder {
             slots,
             attributes,
             renamed: self.renamed,
+            named: OnceLock::new(),
         })
     }
 

@@ -1,5 +1,5 @@
-//! Numbers → paths, for people. Nothing is stored for the way back: a stored tree is passed over twice,
-//! however many paths are asked for.
+//! Numbers → paths, for people; and which numbers have one. Nothing is stored for the way back: a stored tree is passed
+//! over twice, however many paths are asked for.
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
@@ -47,7 +47,51 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Whether a sample has a name. Nobody can read one that was left out of the mount.
+    ///
+    /// # Errors
+    /// As [`Catalog::lookup`].
+    pub fn is_named(&self, dataset: &Dataset, sample: u64) -> Result<bool> {
+        match self {
+            Catalog::Tree(tree) if tree.samples() < dataset.len() => {
+                tree.is_named(sample, dataset.len()).map_err(|e| tree.unreadable(e))
+            }
+            Catalog::Tree(_) => Ok(sample < dataset.len()),
+            Catalog::Numbered(_) | Catalog::Records(_) => Ok(sample < self.samples()),
+        }
+    }
+}
+
 impl Tree {
+    /// Whether a sample, of so many in the dataset, has a name.
+    fn is_named(&self, sample: u64, samples: u64) -> io::Result<bool> {
+        let named = match self.named.get() {
+            Some(named) => named,
+            None => {
+                let named = self.named_samples(samples)?;
+                self.named.get_or_init(|| named)
+            }
+        };
+        let word = usize::try_from(sample / 64).ok().and_then(|word| named.get(word));
+        Ok(word.is_some_and(|word| word >> (sample % 64) & 1 == 1))
+    }
+
+    fn named_samples(&self, samples: u64) -> io::Result<Vec<u64>> {
+        let mut named = vec![0u64; samples.div_ceil(64) as usize];
+        let directories = self.directories();
+        scan(&self.targets, |entry, target| {
+            // A number that no directory has is a sample's.
+            let is_sample =
+                u64::from(target) >= directories || self.places.u64_at(entry)? & DIRECTORY_BIT == 0;
+            if let Some(word) = named.get_mut(target as usize / 64).filter(|_| is_sample) {
+                *word |= 1 << (target % 64);
+            }
+            Ok(())
+        })?;
+        Ok(named)
+    }
+
     /// The paths of those nodes that have one.
     fn paths(&self, nodes: &[Node]) -> io::Result<HashMap<Node, Vec<u8>>> {
         let mut directories = HashSet::new();

@@ -7,7 +7,7 @@ use super::{Emit, Node, Renamed};
 use crate::format::{Attributes, Error, Kind, PartName, Result, SliceSource, Source};
 use std::cmp::Ordering;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Set in an entry's place for a directory; a name's place in the arena needs far fewer bits.
 pub(super) const DIRECTORY_BIT: u64 = 1 << 63;
@@ -38,6 +38,8 @@ pub struct Tree {
     /// Of directories that are stored as such, by number.
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
+    /// A bit for each sample: whether it has a name. Made when that is first asked for.
+    pub(super) named: OnceLock<Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -222,8 +224,18 @@ impl Tree {
             columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
         let part = source.name().clone();
-        let slots = Slots(slots);
-        Ok(Some(Self { part, directories, places, targets, arena, slots, attributes, renamed }))
+        let (slots, named) = (Slots(slots), OnceLock::new());
+        Ok(Some(Self {
+            part,
+            directories,
+            places,
+            targets,
+            arena,
+            slots,
+            attributes,
+            renamed,
+            named,
+        }))
     }
 
     /// As [`Tree::read`], from a part of a source.

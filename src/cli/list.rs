@@ -33,7 +33,8 @@ struct Row {
     #[serde(serialize_with = "report::lossy")]
     mountpoint: PathBuf,
     /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer), `silent` (mounted with
-    /// --no-control) or `private` (another user has mounted it without `allow_other` or `allow_root`).
+    /// --no-control) or `private` (another user has mounted it without `allow_other` or `allow_root`, and root cannot look
+    /// into it as that user).
     state: &'static str,
     transport: Option<String>,
     age_seconds: Option<f64>,

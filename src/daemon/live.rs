@@ -15,6 +15,8 @@ use std::time::Instant;
 /// A mount of ours. What is asked of it fails if its daemon does not answer in time.
 pub(crate) struct Live {
     root: PathBuf,
+    /// The user who alone may look into it, if it is not shared.
+    private_to: Option<u32>,
     patient: Patient,
 }
 
@@ -37,7 +39,7 @@ pub(crate) enum Answer {
     Stopped,
     /// It has no control directory.
     Silent,
-    /// Its user has mounted it for nobody else, not even for root.
+    /// Its user has mounted it for nobody else, and root cannot look into it as that user.
     Private,
 }
 
@@ -93,7 +95,8 @@ impl Live {
         let root = mounts::resolve(target).map_err(|e| failed(e.into()))?;
         match mounts::at(&root).map_err(|e| failed(e.into()))? {
             Some(mount) if mount.fs_type == mounts::FS_TYPE => {
-                Ok(Self { root, patient: Patient::new() })
+                let private_to = mount.private_to.map(|(user, _)| user);
+                Ok(Self { root, private_to, patient: Patient::of(&mount) })
             }
             _ => Err(failed(
                 "no dataset of ffrfs is mounted there (ffrfs list shows all that are)".into(),
@@ -185,26 +188,54 @@ impl Live {
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
         let path = self.path(name);
         let text = self.read(name).map_err(|e| self.failed(&path, e))?;
-        serde_json::from_slice(&text).map_err(|e| self.failed(&path, io::Error::other(e)))
+        serde_json::from_slice(&text).map_err(|_| {
+            let why = "another version of ffrfs serves the mount, and this one does not know what it says; use that \
+                       one, or unmount it, and mount it again";
+            Failure::new(Exit::Mount, format!("{}: {why}", path.display()))
+        })
     }
 
     pub(crate) fn failed(&self, path: &Path, error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::TimedOut {
             return patience::unanswered(&self.root, &error);
         }
-        let advice = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
+        let root = self.root.display();
+        let this = nix::unistd::geteuid().as_raw();
+        let advice = match (error.kind(), self.private_to.filter(|user| *user != this)) {
+            (io::ErrorKind::PermissionDenied, Some(user)) => {
+                let why = private(user);
+                return Failure::new(Exit::Mount, format!("{root}: {error}: {why}"));
+            }
+            (io::ErrorKind::PermissionDenied, None) => {
                 "; only root and the user who mounted it may do this"
             }
-            io::ErrorKind::NotConnected => {
+            (io::ErrorKind::NotConnected, _) => {
                 "; its daemon is dead: run ffrfs umount, and mount it again"
             }
-            io::ErrorKind::NotFound if !self.is_mounted() => "; it was unmounted",
-            io::ErrorKind::NotFound => {
-                "; it was mounted with --no-control, or by another version of ffrfs"
+            (io::ErrorKind::NotFound, _) if !self.is_mounted() => "; it was unmounted",
+            (io::ErrorKind::NotFound, _) => {
+                let why = "mounted without its control directory (--no-control): it has no figures and no settings";
+                return Failure::new(Exit::Mount, format!("{root}: {why}"));
             }
             _ => "",
         };
         Failure::new(Exit::Mount, format!("{}: {error}{advice}", path.display()))
     }
+}
+
+/// Why this process may not look into a mount that `user` has not shared, and what helps.
+fn private(user: u32) -> String {
+    if nix::unistd::geteuid().is_root() {
+        return format!(
+            "the user with number {user} has mounted it without allow_other; root can look into it only as that user, which \
+             is refused here (may that user enter the directories above it?): sudo -u '#{user}' ffrfs ..."
+        );
+    }
+    let who = match user {
+        0 => "root has mounted it without allow_other, and only root".to_owned(),
+        user => format!(
+            "the user with number {user} has mounted it without allow_other, and only that user and root"
+        ),
+    };
+    format!("{who} may look into it: sudo ffrfs ...")
 }

@@ -10,7 +10,6 @@ use crate::io::process::workers::UPGRADE;
 use crate::io::{Helper, announce};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -24,9 +23,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Call {
-    /// All bytes of a file.
+    /// All bytes of a control file.
     Read = 1,
-    /// The owner of a file, as 4 bytes.
+    /// The owner of a control file, as 4 bytes.
     Owner = 2,
     /// Gives bytes to a control file.
     Announce = 3,
@@ -57,7 +56,12 @@ impl Patient {
         Self(Helper::start(serve).ok().flatten())
     }
 
-    /// All bytes of a file.
+    /// For calls on this mount: those of root are made as the user who alone may look into it.
+    pub(crate) fn of(mount: &mounts::Mount) -> Self {
+        Self(Helper::start_as(mount.seen_as(), serve).ok().flatten())
+    }
+
+    /// All bytes of a control file.
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.ask(Call::Read, path, &[])?.answer(Instant::now() + PATIENCE)
     }
@@ -67,7 +71,7 @@ impl Patient {
         self.ask(Call::Announce, path, bytes)?.answer(Instant::now() + PATIENCE).map(drop)
     }
 
-    /// Begins to ask for the owner of a file.
+    /// Begins to ask for the owner of a control file.
     pub(crate) fn ask_owner(&self, path: &Path) -> io::Result<Asked<'_>> {
         self.ask(Call::Owner, path, &[])
     }
@@ -125,11 +129,10 @@ fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match call {
         call if call == Call::Read as u8 => control_file::read(path),
         call if call == Call::Owner as u8 => {
-            let owner = || fs::metadata(path).map(|file| file.uid());
-            Ok(control_file::opened_anew(owner)?.to_le_bytes().to_vec())
+            Ok(control_file::metadata(path)?.uid().to_le_bytes().to_vec())
         }
         call if call == Call::Announce as u8 => {
-            let announced = || announce(&File::open(path)?, bytes);
+            let announced = || announce(&control_file::open(path)?, bytes);
             control_file::opened_anew(announced).map(|()| Vec::new())
         }
         _ => mounts::ask(path).map(|()| Vec::new()),
@@ -249,6 +252,7 @@ fn why_silent(mount: &mounts::Mount) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn calls_give_what_they_would_give_here() {
@@ -256,12 +260,12 @@ mod tests {
         let (patient, directory) = (Patient::new(), tempfile::tempdir().unwrap());
         let file = directory.path().join("x");
         fs::write(&file, "text").unwrap();
-        assert_eq!(patient.read(&file).unwrap(), b"text");
         let owner = patient.ask_owner(&file).unwrap().owner(Instant::now() + PATIENCE);
-        assert_eq!(owner.unwrap(), fs::metadata(&file).unwrap().uid());
-        let missing = patient.read(&directory.path().join("missing")).unwrap_err();
-        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-        assert!(patient.announce(&file, b"12345678").is_err(), "it is no control file");
+        let announced = patient.announce(&file, b"12345678");
+        let missing = patient.read(&directory.path().join("missing"));
+        for refused in [patient.read(&file).err(), owner.err(), announced.err(), missing.err()] {
+            assert_eq!(refused.unwrap().kind(), io::ErrorKind::NotFound, "it is no control file");
+        }
         assert!(matches!(state(directory.path()), Ok(mounts::State::Free)));
         assert_eq!(&serve(b"nonsense")[..4], libc::EINVAL.to_le_bytes());
     }

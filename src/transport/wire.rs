@@ -177,7 +177,7 @@ impl Attr {
         };
         let seconds = seconds.cast_unsigned();
         Self {
-            ino: attr.ino,
+            ino: attr.shown_ino,
             size: attr.size,
             blocks: attr.stored_bytes.div_ceil(512),
             atime: seconds,
@@ -284,7 +284,7 @@ impl<'a> Out<'a> {
             self.structure(&EntryOut::new(attr, valid));
         }
         self.structure(&Dirent {
-            ino: attr.map_or(entry.ino, |(attr, _)| attr.ino),
+            ino: attr.map_or(entry.ino, |(attr, _)| attr.shown_ino),
             off: entry.next,
             namelen: entry.name.len() as u32,
             r#type: file_type(entry.kind) >> 12,
@@ -313,6 +313,7 @@ fn before_epoch(before: Duration) -> (i64, u32) {
 /// Attributes of no file: with an entry whose inode is 0 the kernel remembers that a name does not exist.
 pub(super) const ABSENT: vfs::Attr = vfs::Attr {
     ino: 0,
+    shown_ino: 0,
     kind: FileKind::File,
     size: 0,
     stored_bytes: 0,

@@ -1,13 +1,16 @@
 //! Inode numbers are arithmetic: no table, the same from mount to mount.
 
 use crate::catalog::Node;
+use crate::io::mount::control_file::DIRECTORY_INODE;
 
 /// The control directory's name in the root. What a dataset itself has of that name there is not shown.
 pub const CONTROL_DIRECTORY: &str = ".ffrfs";
 pub(super) const CONTROL_NAME: &[u8] = CONTROL_DIRECTORY.as_bytes();
 
 /// Where the control directory's inodes begin; those of samples and directories stay far below.
-const CONTROL: u64 = 1 << 62;
+const CONTROL: u64 = DIRECTORY_INODE;
+/// Above all snapshots: the numbers that are shown of control files.
+const CONTROL_FILES: u64 = CONTROL + (1 << 61);
 
 /// What an inode number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,12 @@ pub fn sample_of_inode(number: u64) -> Option<u64> {
         Inode::Node(Node::Sample(sample)) => Some(sample),
         _ => None,
     }
+}
+
+/// The number that listings and `stat` show of a control file, by its place among them: `cp` takes a file whose number
+/// changes for another one.
+pub(super) fn shown_of_control_file(place: usize) -> u64 {
+    CONTROL_FILES + place as u64
 }
 
 /// The inode number of a sample.

@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 import warnings
+import zipfile
 from pathlib import Path
 
 import ffrfs
@@ -234,11 +235,18 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(self.counters(ds)["announced"], 8)
 
     def test_a_mount_without_control_files_or_daemon_is_an_error_that_says_so(self):
-        without = self.mounted(no_control=True)
-        for call in (ffrfs.stats, lambda path: ffrfs.announce(path, [1])):
-            with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
-                call(without)
-            self.assertEqual(caught.exception.code, 5)
+        # What a container has of that name is not taken for it.
+        named = Path(self.place.name) / "named.zip"
+        with zipfile.ZipFile(named, "w") as archive:
+            for name in ("info.json", "stats.json", "prefetch"):
+                archive.writestr(f".ffrfs/{name}", '{"samples": 7}')
+        without = ffrfs.mount(named, no_control=True)
+        self.addCleanup(without.unmount, lazy=True)
+        for path in (self.mounted(no_control=True), without.path):
+            for call in (ffrfs.stats, lambda path: ffrfs.announce(path, [1])):
+                with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
+                    call(path)
+                self.assertEqual(caught.exception.code, 5)
         dead = self.mounted(restarts=0)
         daemon = json.loads((dead / ".ffrfs/info.json").read_text())["pid"]
         os.kill(daemon, signal.SIGKILL)
@@ -310,6 +318,17 @@ class PackageTest(unittest.TestCase):
             self.assertEqual([list(wrapped), len(wrapped)], [list(sampler), len(sampler)])
             self.assertEqual(self.counters(path)["announced"] - before, announced)
         self.assertEqual(len(pickle.loads(pickle.dumps(ffrfs.Announced(batches, path)))), 2)
+
+    def test_batches_may_be_arrays(self):
+        path = self.mounted()
+        files = sorted(path.glob("*.bin"))
+        indices = numpy.arange(12)
+        for sampler in (numpy.split(indices, 3), indices.reshape(3, 4), list(indices)):
+            for given in (None, files):
+                before = self.counters(path)["announced"]
+                shown = [numpy.asarray(item).tolist() for item in ffrfs.Announced(sampler, path, given)]
+                self.assertEqual(shown, [numpy.asarray(item).tolist() for item in sampler])
+                self.assertEqual(self.counters(path)["announced"] - before, 12)
 
     def test_the_next_epoch_replaces_an_order_that_was_given_up(self):
         path = self.mounted_large()

@@ -101,4 +101,13 @@ fn objects_are_fetched_on_the_threads_that_there_can_be_or_it_is_said_that_there
         let code = if most == 1 || most == 14 && is_refused { 8 } else { 0 };
         assert_eq!((outcome.code, is_refused), (code, code == 8), "{most}: {}", outcome.stderr);
     }
+    store.put("bucket/large", noise(2, 1 << 22));
+    let doctor = format!(
+        "doctor s3://bucket/large --endpoint {} --anonymous --region us-east-1 --cache none",
+        store.endpoint()
+    );
+    let outcome = user.run(30, &doctor);
+    let text = outcome.text();
+    let measured = text.lines().find(|line| line.contains("32 requests of ")).unwrap_or_default();
+    assert!(measured.contains("not measured: no thread can be started (ulimit -u"), "{outcome:?}");
 }

@@ -4,7 +4,7 @@ use crate::common::{
     Mount, Need, Transport, fixture, for_each_transport, have, noise, python, run, samples,
 };
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -40,6 +40,35 @@ fn cp_copies_everything_with_its_attributes() {
         // Directories must be writable for them to be removed.
         run(Command::new("chmod").args(["-R", "u+w"]).arg(&copy)).ok();
         fs::remove_dir_all(&copy).unwrap();
+    });
+}
+
+#[test]
+fn control_files_are_copied_and_read_like_any_others() {
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(3, 1000), &[]);
+        let control = mount.path(".ffrfs");
+        let listed: Vec<_> = fs::read_dir(&control).unwrap().map(Result::unwrap).collect();
+        assert_eq!(listed.len(), 6);
+        for entry in listed {
+            let path = entry.path();
+            let number = || fs::metadata(&path).unwrap().ino();
+            assert_eq!([number(), number()], [entry.ino(); 2], "{}", path.display());
+            for program in ["cat", "tail"] {
+                run(Command::new(program).arg(&path)).ok();
+            }
+            let copy = mount.scratch().join(entry.file_name());
+            run(Command::new("cp").arg(&path).arg(&copy)).ok();
+            assert!(copy.exists(), "{}", path.display());
+        }
+        let copied = fs::read(mount.scratch().join("info.json")).unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&copied).unwrap();
+        assert_eq!(info["samples"], 3);
+        if have(Need::Program("rsync")) {
+            let copies = mount.scratch().join("copies");
+            run(Command::new("rsync").arg("-r").arg(control.join("")).arg(&copies)).ok();
+            assert_eq!(fs::read_dir(copies).unwrap().count(), 6);
+        }
     });
 }
 

@@ -235,7 +235,9 @@ fn names_that_only_look_like_those_are_shown() {
 
 #[test]
 fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name() {
-    let (_directory, source) = packed(&[".ffrfs/mine", "x"], "x.zip");
+    // What it has there is not taken for what a mount says of itself.
+    let controls = [".ffrfs/info.json", ".ffrfs/stats.json", ".ffrfs/settings", ".ffrfs/prefetch"];
+    let (_directory, source) = packed(&[&controls[..], &[".ffrfs/mine", "x"]].concat(), "x.zip");
     for_each_transport(|transport| {
         let point = temp_dir();
         let mount = |options: &[&str]| {
@@ -250,11 +252,14 @@ fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name(
         names.sort();
         assert_eq!(names, [".ffrfs", "x"]);
         assert_eq!(fs::read(point.path().join(".ffrfs/mine")).unwrap(), b".ffrfs/mine");
-        let missing = fs::metadata(point.path().join(".ffrfs/info.json"));
+        let missing = fs::metadata(point.path().join(".ffrfs/bad"));
         assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
-        let stats = ffrfs(&["stats".as_ref(), point.path().as_os_str()]);
-        assert_eq!(stats.code, 5);
-        assert!(stats.stderr.contains("--no-control"), "{}", stats.stderr);
+        for command in ["stats", "set", "trace"] {
+            let outcome = ffrfs(&[command.as_ref(), point.path().as_os_str()]);
+            assert_eq!(outcome.code, 5);
+            let why = "mounted without its control directory (--no-control): it has no figures";
+            assert!(outcome.stderr.contains(why), "{command}: {}", outcome.stderr);
+        }
         let warmup = ffrfs(&["warmup".as_ref(), point.path().as_os_str()]);
         assert_eq!(warmup.code, 5);
         assert!(warmup.stderr.contains("with --no-control"), "{}", warmup.stderr);

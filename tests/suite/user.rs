@@ -158,8 +158,6 @@ fn a_user_mounts_reads_and_unmounts() {
              grep -q \"$1/data.ffr $1/mnt fuse.ffrfs \" /proc/self/mounts || exit 3
              somebody stat -c '%u %g' mnt/000000 | grep -qx '65534 65534' || exit 4
              other cat mnt/000000 && exit 5
-             ./ffrfs list | grep \"$1/mnt \" | grep -q \"its user's alone\" || exit 11
-             ./ffrfs list --json | grep -q '\"private\"' || exit 12
              other ./ffrfs list | grep -q \"$1/mnt \" && exit 13
              somebody sh -c 'exec ./ffrfs umount mnt 3<mnt/000000'; [ $? = 5 ] || exit 6
              somebody ./ffrfs umount -z mnt || exit 7
@@ -172,6 +170,36 @@ fn a_user_mounts_reads_and_unmounts() {
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         for word in ["busy", "-z"] {
             assert!(outcome.stderr.contains(word), "{word:?} is not in: {}", outcome.stderr);
+        }
+    });
+}
+
+#[test]
+fn root_sees_the_figures_of_a_mount_that_its_user_has_not_shared_and_others_are_told_who_may() {
+    for_each_sandbox("", |transport, sandbox| {
+        let mount = format!("somebody ./ffrfs mount data.ffr mnt -o {}", options(transport, ""));
+        let outcome = sandbox.run(&format!(
+            "{mount} || exit 1
+             cat mnt/000000 2>/dev/null && exit 2
+             ./ffrfs list | grep \"$1/mnt \" | grep -Eq 'devfuse|uring' || exit 3
+             ./ffrfs stats mnt --json | grep -q '\"samples\": 2' || exit 4
+             ./ffrfs set mnt verify=once || exit 5
+             somebody ./ffrfs set mnt | grep -qx verify=once || exit 6
+             ./ffrfs doctor mnt | grep -q 'its daemon does not answer' && exit 7
+             other ./ffrfs stats mnt; [ $? = 5 ] || exit 8
+             chmod 700 .
+             ./ffrfs list | grep \"$1/mnt \" | grep -q \"its user's alone\" || exit 9
+             ./ffrfs stats mnt; [ $? = 5 ] || exit 10
+             chmod 755 .
+             ./ffrfs umount mnt || exit 11
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let has_mounted =
+            "mnt: Permission denied: the user with number 65534 has mounted it without allow_other";
+        assert_eq!(outcome.stderr.matches(has_mounted).count(), 2, "{}", outcome.stderr);
+        for said in ["only that user and root may look into it", "which is refused here"] {
+            assert!(outcome.stderr.contains(said), "{said}: {}", outcome.stderr);
         }
     });
 }

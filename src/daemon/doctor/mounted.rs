@@ -11,6 +11,7 @@ use crate::vfs::report::MountStats;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -28,7 +29,11 @@ const LITTLE_READ_AHEAD_KIB: u64 = 128;
 pub(crate) type Ask = fn(&Path) -> Command;
 
 pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Vec<Check> {
-    let mut checks = match daemon(name, asked(ask(&mount.target))) {
+    let mut question = ask(&mount.target);
+    if let Some((user, group)) = mount.seen_as() {
+        question.uid(user).gid(group);
+    }
+    let mut checks = match daemon(name, asked(question)) {
         // A daemon that did not answer is not asked again.
         Err(unanswered) => vec![unanswered],
         Ok(mut checks) => {
@@ -63,7 +68,7 @@ fn asked(mut command: Command) -> Option<io::Result<Option<Vec<u8>>>> {
         Ok(child) => child,
     };
     let stdout = child.stdout.take();
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut info = Vec::new();
         let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut info));
         tell.send(read.map(|_| info))
@@ -72,6 +77,8 @@ fn asked(mut command: Command) -> Option<io::Result<Option<Vec<u8>>>> {
         let _ = child.kill();
         return None;
     };
+    // Beside a thread, no child can be made that asks further questions.
+    let _ = reader.join();
     let answered = info.and_then(|info| Ok((info, child.wait()?.code())));
     Some(answered.and_then(|(info, code)| match code {
         Some(0) => Ok(Some(info)),

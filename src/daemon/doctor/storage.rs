@@ -134,6 +134,7 @@ mod tests {
             source: "none".into(),
             device: device.to_owned(),
             user: None,
+            private_to: None,
         }
     }
 

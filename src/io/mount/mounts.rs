@@ -34,6 +34,9 @@ pub struct Mount {
     pub device: String,
     /// Who has mounted it, if it is a FUSE file system.
     pub user: Option<u32>,
+    /// The user and group who alone may look into it, if it is a FUSE file system without `allow_other`: the kernel refuses
+    /// root, too.
+    pub private_to: Option<(u32, u32)>,
 }
 
 /// The state of a mount point.
@@ -48,6 +51,12 @@ pub enum State {
 }
 
 impl Mount {
+    /// The user and group that this process, being root, must become to look into it; `None`: it looks into it as it is.
+    #[must_use]
+    pub fn seen_as(&self) -> Option<(u32, u32)> {
+        self.private_to.filter(|(user, _)| *user != 0 && geteuid().is_root())
+    }
+
     /// The state of a mount of ours, by what [`ask`] has given.
     ///
     /// # Errors
@@ -118,8 +127,12 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     let options = String::from_utf8_lossy(fields.next().unwrap_or_default());
-    let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    Some(Mount { number, target: target.into(), fs_type, source, device, user })
+    let id =
+        |name: &str| options.split(',').find_map(|option| option.strip_prefix(name)?.parse().ok());
+    let (user, group) = (id("user_id="), id("group_id="));
+    let is_private = options.split(',').all(|option| option != "allow_other");
+    let private_to = user.zip(group).filter(|_| is_private);
+    Some(Mount { number, target: target.into(), fs_type, source, device, user, private_to })
 }
 
 fn unescape(field: &[u8]) -> OsString {
@@ -400,12 +413,15 @@ mod tests {
     #[test]
     fn a_line_of_the_mount_table_gives_target_type_and_source() {
         let line =
-            b"98 29 0:51 / /mnt/my\\040data ro,nosuid - fuse.ffrfs /data/a\\134b.ffr ro,user_id=0";
+            b"98 29 0:51 / /mnt/my\\040data ro,nosuid - fuse.ffrfs /data/a\\134b.ffr ro,user_id=0,group_id=5";
         let mount = parse_line(line).unwrap();
         assert_eq!(mount.target, Path::new("/mnt/my data"));
         assert_eq!(mount.fs_type, "fuse.ffrfs");
         assert_eq!((mount.number, mount.device.as_str(), mount.user), (98, "0:51", Some(0)));
         assert_eq!(mount.source, "/data/a\\b.ffr");
+        assert_eq!(mount.private_to, Some((0, 5)));
+        let shared = [&line[..], b",allow_other"].concat();
+        assert_eq!(parse_line(&shared).unwrap().private_to, None);
     }
 
     #[test]
@@ -430,6 +446,7 @@ mod tests {
             source: OsString::new(),
             device: "0:51".to_owned(),
             user: None,
+            private_to: None,
         };
         Ours(targets.iter().map(mount).collect())
     }

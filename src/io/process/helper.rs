@@ -5,7 +5,7 @@
 use super::fork::{self, Side};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Gid, Pid, Uid, setgroups, setresgid, setresuid};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -31,7 +31,18 @@ impl Helper {
     ///
     /// # Errors
     /// No process can be made.
-    pub fn start(mut answer: impl FnMut(&[u8]) -> Vec<u8>) -> io::Result<Option<Self>> {
+    pub fn start(answer: impl FnMut(&[u8]) -> Vec<u8>) -> io::Result<Option<Self>> {
+        Self::start_as(None, answer)
+    }
+
+    /// As [`Helper::start`]; the child answers as this user and group, where root may make it so, and else as this process.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_as(
+        user: Option<(u32, u32)>,
+        mut answer: impl FnMut(&[u8]) -> Vec<u8>,
+    ) -> io::Result<Option<Self>> {
         let (ours, theirs) = UnixStream::pair()?;
         match fork::fork_alone(&theirs)? {
             None => Ok(None),
@@ -39,6 +50,9 @@ impl Helper {
                 Ok(Some(Self { stream: ours, pid, is_late: Cell::new(false) }))
             }
             Some(Side::Child) => {
+                // In a user namespace that does not have this user, the calls are refused instead.
+                let _ = user.map(become_user);
+                // After the change of the user, which would undo it.
                 fork::end_with_parent();
                 let mut stream = theirs;
                 while let Ok(question) = receive(&mut stream) {
@@ -94,6 +108,13 @@ impl Drop for Helper {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+fn become_user((user, group): (u32, u32)) -> nix::Result<()> {
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    setgroups(&[group])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user)
 }
 
 fn send(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {

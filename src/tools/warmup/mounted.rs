@@ -91,7 +91,7 @@ impl Mounted {
         let info: Info = control(root, "info.json").map_err(|e| unreached(root, e))?;
         let metadata = fs::metadata(root).map_err(|e| Failure::unreadable(root.display(), e))?;
         let path = root.join(CONTROL_DIRECTORY).join("prefetch");
-        let prefetch = control_file::opened_anew(|| File::open(&path))
+        let prefetch = control_file::opened_anew(|| control_file::open(&path))
             .map_err(|e| Failure::new(Exit::Mount, e).context(path.display()))?;
         let device = metadata.dev();
         let Info { samples, pid } = info;

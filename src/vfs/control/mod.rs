@@ -1,9 +1,9 @@
 //! The control directory `/.ffrfs`: reachable, and not listed in the root.
 //!
 //! Its files change, but the kernel never sends `open`, so that no answer can differ from one open to the next. So each
-//! LOOKUP makes a new inode, a snapshot that every opener sees whole; FORGET frees it. A snapshot of `prefetch` is also a
-//! writer with a state of its own, and `settings` takes what is to be changed; all else refuses to be
-//! written. Where the kernel lets nothing be written, an ioctl does the same.
+//! LOOKUP makes a new inode, a snapshot that every opener sees whole; FORGET frees it. `stat` shows one number for all
+//! snapshots of a file. A snapshot of `prefetch` is also a writer with a state of its own, and `settings` takes what is to be
+//! changed; all else refuses to be written. Where the kernel lets nothing be written, an ioctl does the same.
 
 mod announce;
 mod reports;
@@ -15,7 +15,7 @@ mod writers;
 pub use settings::{Settings, Tuning};
 pub use trace_lines::{AHEAD, TraceEvent, TraceHead, TracePhase, TraceStore};
 
-use super::inode::Inode;
+use super::inode::{Inode, shown_of_control_file};
 use super::memory::Memory;
 use super::namespace::{Attr, FileKind, Namespace};
 use super::options::Options;
@@ -40,12 +40,9 @@ const SETTINGS_MODE: u16 = 0o600;
 const TRACE: &[u8] = b"trace";
 const TRACE_MODE: u16 = 0o600;
 const MAX_READER_BYTES: usize = 64;
-/// The files in it, by name; the place is the number that a listing shows as inode.
+/// The files in it, by name; by its place each has the inode number that is shown.
 pub(in crate::vfs) const FILES: [&[u8]; 6] =
     [b"bad", b"info.json", PREFETCH, SETTINGS, b"stats.json", TRACE];
-
-/// The listing's inode numbers lie above all snapshots.
-const LISTED: u64 = 1 << 61;
 
 /// Who may read and write control files.
 struct Access {
@@ -120,9 +117,13 @@ impl Control {
     pub(super) fn lookup(&self, name: &[u8]) -> Option<Attr> {
         // A lookup shows all that was written.
         self.tick();
-        if let Some(reader) = reader_of_trace(name) {
+        let reader = reader_of_trace(name);
+        let file = if reader.is_some() { TRACE } else { name };
+        let place = FILES.iter().position(|known| *known == file)?;
+        let shown_ino = shown_of_control_file(place);
+        if let Some(reader) = reader {
             let (lines, last) = self.trace_lines(reader);
-            return self.attr(self.snapshots.add_page(lines, reader, last)).ok();
+            return self.attr(self.snapshots.add_page(shown_ino, lines, reader, last)).ok();
         }
         let content = match name {
             b"bad" => self.bad_list().into_bytes(),
@@ -137,7 +138,7 @@ impl Control {
             SETTINGS => Takes::Settings,
             _ => Takes::Nothing,
         };
-        self.attr(self.snapshots.add(content, takes)).ok()
+        self.attr(self.snapshots.add(shown_ino, content, takes)).ok()
     }
 
     /// Attributes of the directory or of a snapshot.
@@ -145,9 +146,10 @@ impl Control {
         let directory = self.namespace.plain_directory(inode);
         let Inode::Snapshot(number) = inode else { return Ok(directory) };
         let size = self.snapshots.content(number).ok_or(Errno::ESTALE)?.len() as u64;
+        let shown_ino = self.snapshots.shown_ino(number).ok_or(Errno::ESTALE)?;
         let ((uid, mode), modified) = (self.owner(number), SystemTime::now());
-        let kind = FileKind::File;
-        Ok(Attr { kind, size, stored_bytes: size, mode, links: 1, uid, modified, ..directory })
+        let (kind, stored_bytes, links) = (FileKind::File, size, 1);
+        Ok(Attr { shown_ino, kind, size, stored_bytes, mode, links, uid, modified, ..directory })
     }
 
     fn attr_of(&self, ino: u64) -> Result<Attr, Errno> {
@@ -157,7 +159,8 @@ impl Control {
     /// Lists the directory from entry `from` on: inode, name.
     pub(super) fn list(from: u64) -> impl Iterator<Item = (u64, &'static [u8])> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        FILES.into_iter().enumerate().skip(from).map(|(place, name)| (LISTED + place as u64, name))
+        let listed = FILES.into_iter().enumerate().skip(from);
+        listed.map(|(place, name)| (shown_of_control_file(place), name))
     }
 
     /// The content of a snapshot, and where in it the bytes are that somebody reads.
@@ -253,9 +256,7 @@ impl Control {
             (takes, ControlRequest::Write) => self.take_written(takes, 1, bytes),
             (Takes::Settings, _) => Err(Errno::ENOTTY),
             (Takes::Announcements(_), _) if !rest.is_empty() => Err(Errno::EINVAL),
-            (Takes::Announcements(_), ControlRequest::WarmUp) => {
-                self.prefetch.warm_up(&numbers.collect::<Vec<_>>())
-            }
+            (Takes::Announcements(_), ControlRequest::WarmUp) => self.warm_up(numbers.collect()),
             (Takes::Announcements(writer), ControlRequest::BeginOrder) => {
                 self.begin_order(&writer, numbers.next().ok_or(Errno::EINVAL)?);
                 Ok(())

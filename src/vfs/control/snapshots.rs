@@ -26,6 +26,8 @@ pub(super) struct Snapshots {
 
 /// One state of a control file.
 struct Snapshot {
+    /// The inode number that the file shows.
+    shown_ino: u64,
     content: Arc<[u8]>,
     takes: Takes,
     /// Of `trace` only: whose page it is, and the number of its last event.
@@ -96,16 +98,22 @@ impl Snapshots {
     }
 
     /// A new snapshot, which the kernel is told of once.
-    pub(super) fn add(&self, content: Vec<u8>, takes: Takes) -> Inode {
+    pub(super) fn add(&self, shown_ino: u64, content: Vec<u8>, takes: Takes) -> Inode {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let (content, page) = (content.into(), None);
-        self.lock().insert(number, Snapshot { content, takes, page, lookups: 1 });
+        self.lock().insert(number, Snapshot { shown_ino, content, takes, page, lookups: 1 });
         Inode::Snapshot(number)
     }
 
     /// A page of `trace`. Anybody may look it up: what that makes must not pile up until the kernel forgets.
-    pub(super) fn add_page(&self, content: Vec<u8>, reader: &[u8], last: u64) -> Inode {
-        let inode = self.add(content, Takes::Nothing);
+    pub(super) fn add_page(
+        &self,
+        shown_ino: u64,
+        content: Vec<u8>,
+        reader: &[u8],
+        last: u64,
+    ) -> Inode {
+        let inode = self.add(shown_ino, content, Takes::Nothing);
         let Inode::Snapshot(number) = inode else { return inode };
         let mut pages = self.trace_pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.push_back(number);
@@ -122,6 +130,10 @@ impl Snapshots {
 
     pub(super) fn content(&self, number: u64) -> Option<Arc<[u8]>> {
         self.lock().get(&number).map(|snapshot| Arc::clone(&snapshot.content))
+    }
+
+    pub(super) fn shown_ino(&self, number: u64) -> Option<u64> {
+        self.lock().get(&number).map(|snapshot| snapshot.shown_ino)
     }
 
     pub(super) fn takes(&self, number: u64) -> Takes {

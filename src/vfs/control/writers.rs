@@ -61,14 +61,35 @@ impl Control {
             samples.push(self.announced(item)?);
             Ok(())
         });
+        let hidden = self.take_hidden(&mut samples);
         if let Err(errno) = self.prefetch.announce(writer.order, &samples) {
             writer.parser = before;
             return Err(errno);
         }
+        self.prefetch.skip(hidden);
         outcome.map_err(|refused| {
             writer.warn(&refused.item, refused.errno);
             refused.errno
         })
+    }
+
+    /// Has samples fetched, by number, that will be read some time.
+    pub(super) fn warm_up(&self, mut samples: Vec<u64>) -> Result<(), Errno> {
+        let hidden = self.take_hidden(&mut samples);
+        self.prefetch.warm_up(&samples)?;
+        self.prefetch.skip(hidden);
+        Ok(())
+    }
+
+    /// Takes out the samples that have no name, as nobody can read them; gives how many these are.
+    fn take_hidden(&self, samples: &mut Vec<u64>) -> u64 {
+        let (catalog, dataset) = (self.namespace.catalog(), self.samples.dataset());
+        let all = samples.len();
+        samples.retain(|&sample| {
+            // Those that do not exist are refused later.
+            sample >= dataset.len() || catalog.is_named(dataset, sample).unwrap_or(true)
+        });
+        (all - samples.len()) as u64
     }
 
     /// The sample that a line or number means.

@@ -16,8 +16,10 @@ pub enum FileKind {
 /// Attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// Inode number.
+    /// Inode number, by which the kernel asks.
     pub ino: u64,
+    /// The inode number that `stat` shows; all snapshots of a control file show the same.
+    pub shown_ino: u64,
     /// What it is.
     pub kind: FileKind,
     /// Size in bytes.
@@ -61,7 +63,7 @@ impl Lookup {
 /// An entry of a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
-    /// Inode number.
+    /// The inode number that is shown.
     pub ino: u64,
     /// Where the listing goes on behind this entry.
     pub next: u64,

@@ -79,6 +79,7 @@ impl Namespace {
         let Ownership { uid, gid, directory_mode, .. } = self.ownership;
         Attr {
             ino: inode.number(),
+            shown_ino: inode.number(),
             kind: FileKind::Directory,
             size: 4096,
             stored_bytes: 4096,
@@ -111,8 +112,10 @@ impl Namespace {
         let stored = container.attributes(located.index).map_err(failed)?;
         let (size, at) = (located.sample.size_bytes(), located.sample);
         let Ownership { uid, gid, file_mode, file_mask, .. } = self.ownership;
+        let ino = Inode::Node(Node::Sample(sample)).number();
         let attr = Attr {
-            ino: Inode::Node(Node::Sample(sample)).number(),
+            ino,
+            shown_ino: ino,
             kind: FileKind::File,
             size,
             stored_bytes: match at.content {

@@ -189,6 +189,13 @@ impl Prefetch {
         Ok(())
     }
 
+    /// Counts announced samples that are never fetched.
+    pub(in crate::vfs) fn skip(&self, samples: u64) {
+        for count in [&self.counts.announced, &self.counts.done, &self.counts.skipped] {
+            add(count, samples);
+        }
+    }
+
     /// Drops all orders, and what warm-ups have not begun to fetch.
     pub(in crate::vfs) fn drop_all(&self) {
         self.drop_order(UNNAMED);

@@ -146,13 +146,36 @@ fn when_too_many_wait_nothing_of_a_write_is_taken_and_it_can_be_repeated() {
 #[test]
 fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
     let mut tree = TreeBuilder::default();
-    tree.add(b"1/2", 7).unwrap();
-    tree.add(b"2", 8).unwrap();
+    for (name, sample) in [(&b"1/2"[..], 7), (b"2", 8), (b"a", 1), (b"b", 2)] {
+        tree.add(name, sample).unwrap();
+    }
     let samples = vec![b"some bytes".to_vec(); 10];
     let tree = |_| tree.build().unwrap().into();
     let World { vfs, .. } = World::named(&[samples], Options::default(), 0, tree);
     vfs.write(open(&vfs), 1, b"2\n./2\n1/2\n1\n").unwrap();
     assert_eq!(vfs.prefetch().announced_order(), [2, 8, 7, 1]);
+}
+
+#[test]
+fn announced_samples_that_have_no_name_are_skipped() {
+    // A directory has the number of a sample.
+    let mut tree = TreeBuilder::default();
+    tree.add(b"a/b", 0).unwrap();
+    tree.add(b"c", 9).unwrap();
+    let samples = vec![b"some bytes".to_vec(); 10];
+    let tree = |_| tree.build().unwrap().into();
+    let World { vfs, .. } = World::named(&[samples], Options::default(), 0, tree);
+    let writer = open(&vfs);
+    vfs.write(writer, 1, b"0\n1\n8\n9\n").unwrap();
+    assert_eq!(vfs.prefetch().announced_order(), [0, 9]);
+    let numbers: Vec<u8> = [5u64, 9].iter().flat_map(|n| n.to_le_bytes()).collect();
+    vfs.take_ioctl(writer, ControlRequest::WarmUp, &numbers).unwrap();
+    let figures = vfs.prefetch_figures();
+    assert_eq!((figures.announced, figures.waiting), (6, 3));
+    assert_eq!((figures.skipped, figures.done), (3, 3));
+    assert_eq!(vfs.write(writer, 1, b"10\n"), Err(Errno::EINVAL));
+    let absent = 10u64.to_le_bytes();
+    assert_eq!(vfs.take_ioctl(writer, ControlRequest::WarmUp, &absent), Err(Errno::EINVAL));
 }
 
 #[test]

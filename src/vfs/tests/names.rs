@@ -137,6 +137,9 @@ fn control_files_are_snapshots_that_forget_frees() {
     assert!(world.read(0, 0, 1).is_ok());
     let second = lookup(vfs, directory.ino, b"stats.json");
     assert_ne!(first.ino, second.ino);
+    let shown = [first.shown_ino, second.shown_ino, vfs.getattr(first.ino).unwrap().shown_ino];
+    let place = listed.iter().find(|(name, ..)| name == b"stats.json").unwrap();
+    assert_eq!(shown, [place.1; 3], "to programs it is one file");
     assert_ne!(world.drive(vfs.read(second.ino, 0, u64::MAX)).unwrap(), content);
     assert_eq!(
         world.drive(vfs.read(first.ino, 0, u64::MAX)).unwrap(),
