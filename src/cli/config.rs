@@ -124,6 +124,8 @@ mod tests {
             ("ro = perhaps", 1, "yes or no"),
             ("mountpoint = a\nmountpoint = b", 2, "second"),
             ("config = x", 1, "unknown"),
+            ("ro\nauto_unmount = yes", 2, "mount option `auto_unmount`: nobody unmounts"),
+            ("readonly", 1, "did you mean ro?"),
             ("foreground", 1, "unknown"),
             ("ro\nverify = sometimes", 2, "always, once, off"),
             ("# x\nfmask = 9", 2, "octal"),

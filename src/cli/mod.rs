@@ -47,6 +47,7 @@ use crate::io::process;
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -167,19 +168,38 @@ fn parse_unnamed(args: Vec<OsString>) -> Result<Cli, Failure> {
     let args = config::expand(args)?;
     let args = options::expand(args, options::takes)?;
     let mut command = command();
-    let first = args.get(1).cloned();
-    let matches = command.try_get_matches_from_mut(args.clone()).map_err(|error| {
-        match first.filter(|first| error.kind() == ErrorKind::InvalidSubcommand && is_source(first))
-        {
-            Some(_) => Failure::usage(format!("did you mean: ffrfs mount {}", shown(&args[1..]))),
-            None => error.into(),
-        }
-    })?;
+    let matches =
+        command.try_get_matches_from_mut(args.clone()).map_err(|error| {
+            match lacks_mount(error.kind(), &args) {
+                true => Failure::usage(format!("did you mean: ffrfs mount {}", shown(&args[1..]))),
+                false => error.into(),
+            }
+        })?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     if let (Command::Mount(mount), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
         mount.given = options::given(matches);
     }
     Ok(cli)
+}
+
+/// Whether a command line that clap refuses is one of `ffrfs mount` without `mount`.
+fn lacks_mount(refused: ErrorKind, args: &[OsString]) -> bool {
+    let [_, first, others @ ..] = args else { return false };
+    match refused {
+        ErrorKind::InvalidSubcommand => is_source(first),
+        // Options stand first. With a command behind them they are in the wrong place.
+        ErrorKind::UnknownArgument if is_option(first) => {
+            let program = Cli::command();
+            let mut words = others.iter().filter(|arg| !is_option(arg));
+            !others.iter().any(|arg| program.find_subcommand(arg).is_some())
+                && words.any(|word| is_source(word))
+        }
+        _ => false,
+    }
+}
+
+fn is_option(arg: &OsStr) -> bool {
+    arg.as_bytes().starts_with(b"-")
 }
 
 /// Whether an argument is what people mount, and no command with a slip of the finger.

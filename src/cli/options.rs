@@ -55,6 +55,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("max-read", "ffrfs chooses the size of requests itself; leave it out"),
 ];
 
+/// What other programs call options of ours.
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("readonly", "ro"), ("read-only", "ro"), ("readwrite", "rw"), ("read-write", "rw")];
+
 /// Whether a flag of this (dashed) name exists, and whether it takes a value.
 pub(crate) type Takes = fn(&str) -> Option<bool>;
 
@@ -247,8 +251,12 @@ fn dashed(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace('_', "-")
 }
 
-/// Refuses an option, and names the one that was probably meant.
+/// Refuses an option: says why, or names the one that was probably meant.
 pub(crate) fn unknown(option: &str, name: &str) -> String {
+    if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
+        return format!("mount option `{option}`: {why}");
+    }
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == name);
     let parsed =
         super::Cli::command().try_get_matches_from(["ffrfs", "mount", &format!("--{name}")]);
     let meant = parsed.err().and_then(|error| wrong_usage::suggested(&error));
@@ -256,6 +264,7 @@ pub(crate) fn unknown(option: &str, name: &str) -> String {
     let meant = meant.filter(|meant| takes(meant).is_some()).map(|meant| meant.replace('-', "_"));
     let given = option.split('=').next().unwrap_or_default();
     let accepted = || IGNORED.iter().find(|known| wrong_usage::is_near(given, known));
+    let meant = other.map(|(_, ours)| (*ours).to_owned()).or(meant);
     match meant.or_else(|| accepted().map(|known| (*known).to_owned())) {
         Some(meant) => format!("unknown mount option `{option}`; did you mean {meant}?"),
         None => format!("unknown mount option `{option}` (ffrfs mount --help lists them)"),
@@ -275,10 +284,7 @@ fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     let name = dashed(name);
     match (takes(&name), value) {
         (None, Some(_)) if let Some(why) = refusal(&name) => Err(Failure::usage(why)),
-        (None, _) => Err(Failure::usage(match REFUSED.iter().find(|(known, _)| *known == name) {
-            Some((_, why)) => format!("mount option `{text}`: {why}"),
-            None => unknown(&text, &name),
-        })),
+        (None, _) => Err(Failure::usage(unknown(&text, &name))),
         (Some(false), Some(_)) => {
             Err(Failure::usage(format!("mount option `{text}`: {name} takes no value")))
         }
@@ -328,8 +334,14 @@ mod tests {
     fn an_unknown_option_is_refused_by_name() {
         let error = expanded(&["ffrfs", "mount", "-o", "allow_other,frobnicate=1"]).unwrap_err();
         assert!(error.contains("frobnicate=1"), "{error}");
-        for (given, meant) in [("nonempt", "nonempty"), ("nofial", "nofail"), ("_netde", "_netdev")]
-        {
+        for (given, meant) in [
+            ("nonempt", "nonempty"),
+            ("nofial", "nofail"),
+            ("_netde", "_netdev"),
+            ("readonly", "ro"),
+            ("read_only", "ro"),
+            ("readwrite", "rw"),
+        ] {
             let said = unknown(given, &dashed(given.as_bytes()));
             assert!(said.ends_with(&format!("did you mean {meant}?")), "{said}");
         }

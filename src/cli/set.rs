@@ -31,9 +31,7 @@ pub(super) struct SetArgs {
 pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
     // A wrong setting is reported first, whatever the mount point is.
     settings::parse(&args.settings).map_err(|why| {
-        let unknown = args.settings.iter().find(|(name, _)| !settings::can_change(name));
-        let near =
-            unknown.and_then(|(name, _)| settings::names().find(|known| is_near(name, known)));
+        let near = nearest(&args.settings);
         Failure::usage(near.map_or(why.clone(), |near| format!("{why}; did you mean {near}?")))
     })?;
     let mount = Live::at(&args.target)?;
@@ -48,4 +46,36 @@ pub(super) fn run(args: &SetArgs) -> Result<Exit, Failure> {
     let printed = io::stdout().write_all(text.as_bytes());
     printed.map_err(|e| Failure::output("standard output", e))?;
     Ok(Exit::Ok)
+}
+
+/// The name or value that the first wrong one was probably meant to be.
+fn nearest(given: &[(String, String)]) -> Option<&'static str> {
+    let is_wrong = |pair: &&(String, String)| settings::parse(std::slice::from_ref(*pair)).is_err();
+    let (name, value) = given.iter().find(is_wrong)?;
+    match settings::can_change(name) {
+        true => settings::values(name).iter().copied().find(|known| is_near(value, known)),
+        false => settings::names().find(|known| is_near(name, known)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_wrong_setting_the_nearest_name_or_value_is_offered() {
+        for (given, meant) in [
+            (&[("verify", "onc")][..], Some("once")),
+            (&[("log-level", "degub")], Some("debug")),
+            (&[("verfy", "once")], Some("verify")),
+            (&[("memory", "1G"), ("verify", "alway")], Some("always")),
+            (&[("verify", "never")], None),
+            (&[("memory", "onc")], None),
+            (&[("colour", "red")], None),
+        ] {
+            let given: Vec<_> =
+                given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+            assert_eq!(nearest(&given), meant, "{given:?}");
+        }
+    }
 }

@@ -36,6 +36,7 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
                 false => format!("{arg} cannot be used with {}", others.join(" and ")),
             }
         }
+        ErrorKind::TooManyValues if arg.starts_with('-') => format!("{arg} takes no value"),
         ErrorKind::UnknownArgument if let Some(why) = secret(&arg) => return why,
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown option {arg}"),
         ErrorKind::UnknownArgument => format!("unexpected argument {arg}"),
@@ -240,6 +241,14 @@ mod tests {
         let files = said(&["mount", "a", "m", "--password-file", "x", "--password-fd", "3"]);
         let wanted = "--password-file cannot be used with --password-fd";
         assert!(files.starts_with(wanted), "{files}");
+        let value = said(&["mount", "a", "m", "--rw=yes"]);
+        assert!(value.starts_with("--rw takes no value"), "{value}");
+        let unheard = ["--rw", "--control=rw"]
+            .map(|option| said(&["mount", "a", "m", option, "--no-control"]));
+        for (said, option) in unheard.iter().zip(["--rw", "--control"]) {
+            let wanted = format!("{option} cannot be used with --no-control");
+            assert!(said.starts_with(&wanted), "{said}");
+        }
         assert_eq!(said(&["mount", "a", ""]), "SOURCE… MOUNTPOINT: an empty name");
         assert_eq!(said(&["completions", "tcsh"]), "tcsh: not one of bash, zsh, fish");
         let set = said(&["set", "m", "verify:"]);

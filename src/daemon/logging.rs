@@ -5,7 +5,7 @@ use super::log_file::LogFile;
 use super::log_journal::WithoutNumbers;
 use crate::failure::{Failure, visible, without_numbers};
 use crate::io::process::stderr_is_the_journal;
-use crate::io::user_state_directory;
+use crate::io::{check_writable, user_state_directory};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -180,9 +180,17 @@ fn stderr() -> Sink {
 }
 
 fn to_file(path: &Path) -> Result<Sink, Failure> {
-    let log = LogFile::open(path)
-        .map_err(|e| Failure::output(format_args!("--log-file {}", path.display()), e))?;
+    let log = LogFile::open(path).map_err(|e| unwritable(path, e))?;
     Ok(in_lines(LOG_FILE.get_or_init(|| log)))
+}
+
+/// Looks whether messages can be written to a file that the user names, and does not make it.
+pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
+    check_writable(path).map_err(|e| unwritable(path, e))
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Failure {
+    Failure::output(format_args!("--log-file {}", path.display()), error)
 }
 
 /// A file that all daemons of the user share, so that each line names its mount.

@@ -31,6 +31,9 @@ pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "tra
 pub(crate) const VERIFY: [(&str, Verify); 3] =
     [("always", Verify::Always), ("once", Verify::Once), ("off", Verify::Off)];
 
+/// What they are called.
+const VERIFY_NAMES: [&str; VERIFY.len()] = [VERIFY[0].0, VERIFY[1].0, VERIFY[2].0];
+
 /// Stores a parsed value, or says why it is none.
 type Parse = fn(&mut LiveSettings, &str) -> Result<(), String>;
 
@@ -46,7 +49,7 @@ const SETTINGS: [(&str, Parse); 4] = [
     ("memory", |out, value| memory::limit(value).map(|limit| out.memory = Some(limit))),
     ("verify", |out, value| {
         let when = VERIFY.into_iter().find(|(name, _)| *name == value);
-        let (_, when) = when.ok_or_else(|| not_one_of(value, &VERIFY.map(|(name, _)| name)))?;
+        let (_, when) = when.ok_or_else(|| not_one_of(value, &VERIFY_NAMES))?;
         out.verify = Some(when);
         Ok(())
     }),
@@ -148,6 +151,15 @@ pub(crate) fn parse(settings: &[(String, String)]) -> Result<LiveSettings, Strin
 /// What they are called.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(name, _)| *name)
+}
+
+/// The values of the setting called `name` (with - or _), if it takes no others.
+pub(crate) fn values(name: &str) -> &'static [&'static str] {
+    match name.replace('-', "_").as_str() {
+        "log_level" => &LOG_LEVELS,
+        "verify" => &VERIFY_NAMES,
+        _ => &[],
+    }
 }
 
 fn not_changeable(name: &str) -> String {

@@ -4,6 +4,7 @@ use super::live::Live;
 use super::patience::{self, PATIENCE};
 use crate::failure::{Exit, Failure, Reason, say};
 use crate::io::mount::fuse_connection::{self, Activity, Process};
+use crate::io::mount::made;
 use crate::io::mount::mount_id::MountId;
 use crate::io::mount::mounts::{self, Mount};
 use crate::io::process::descriptor_store;
@@ -93,16 +94,27 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     };
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     let unmounted = match manner {
-        Manner::Force => return force(&mount, id).map_err(failed),
-        Manner::Lazy => {
-            return unless_gone(mounts::unmount(&resolved, true), id).map_err(failed);
+        Manner::Force | Manner::Lazy => {
+            // Asked before: the kernel gives its device number to the next mount at once.
+            let is_served = fuse_connection::may_be_served(&mount.device, id);
+            let ended = match manner {
+                Manner::Force => force(&mount, id),
+                _ => unless_gone(mounts::unmount(&resolved, true), id),
+            };
+            ended.map_err(failed)?;
+            if !is_served {
+                remove_made(&resolved, id);
+            }
+            return Ok(());
         }
         Manner::Whole => match patience::state(&resolved) {
             // A dead mount is of no use: files of it that are still open must not keep it.
             Ok(mounts::State::Dead(_)) => {
                 let left = fuse_connection::labelled(id);
                 unless_gone(mounts::unmount(&resolved, true), id).map_err(failed)?;
-                return wait(&left, &mount);
+                wait(&left, &mount)?;
+                remove_made(&resolved, id);
+                return Ok(());
             }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 return Err(patience::unanswered(&resolved, &e));
@@ -118,6 +130,19 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         _ => failed(e),
     })?;
     if elsewhere.serves_on(&mount) { Ok(()) } else { wait(&servers, &mount) }
+}
+
+/// Removes a mount point that was made for the mount which was on it, and whose daemon has ended without that.
+fn remove_made(target: &Path, id: MountId) {
+    if !matches!(mounts::at(target), Ok(None)) || !made::is_made(target) {
+        return;
+    }
+    // A supervisor may be about to make the mount anew, and removes it in the end.
+    if fuse_connection::labelled(id).is_empty()
+        && let Err(error) = made::remove(target)
+    {
+        say(format_args!("ffrfs: {}: not removed: {error}", target.display()));
+    }
 }
 
 /// What is mounted there, and what tells it from the next mount in this place. Where nothing is, another daemon may just be

@@ -18,9 +18,9 @@ pub(crate) mod testing;
 pub use announce::{ControlRequest, MAX_ANNOUNCEMENT_BYTES, announce, drop_all, warm_up};
 pub use files::{
     Access, Change, File, FileVersion, Held, Io, Kept, Mapping, Pool, ReadError, Reading, Space,
-    cache_directory, is_range_locked, preallocate, punch_hole, rename_to_free, share_range, space,
-    start_writing, try_lock_range, unlock_range, user_cache_directory, user_state_directory,
-    wait_for_readings,
+    cache_directory, check_makeable, check_writable, is_range_locked, preallocate, punch_hole,
+    rename_to_free, share_range, space, start_writing, try_lock_range, unlock_range,
+    user_cache_directory, user_state_directory, wait_for_readings,
 };
 pub use memory::{Buffer, BufferPool, give_back_idle, page_bytes};
 pub use process::{Helper, LastingHelper};

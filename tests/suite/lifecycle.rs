@@ -9,7 +9,8 @@ use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Tmpfs, Transport, clean_up,
     container_in, drop_cached, ffrfs, for_each_transport, have, in_own_namespace_with,
     is_mount_point, is_running, mount_command, mounts_at, noise, own_namespace, parent_of, run,
-    samples, temp_dir, unmount_soon, wait_for_end, wait_until, write_container,
+    samples, skip_forced, temp_dir, unmount, unmount_soon, wait_for_end, wait_until,
+    write_container,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
@@ -348,6 +349,51 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(hidden.code, 5, "{}", hidden.stderr);
     assert!(hidden.stderr.contains("would hide the files in it"), "{}", hidden.stderr);
     assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_killed() {
+    let directory = temp_dir();
+    let has_attributes = rustix::fs::setxattr(
+        directory.path(),
+        "user.ffrfs.probe",
+        b"",
+        rustix::fs::XattrFlags::empty(),
+    );
+    if !have(Need::Fuse) {
+        return;
+    }
+    if has_attributes.is_err() {
+        skip_forced("files of the temporary directory have no attributes");
+        return;
+    }
+    write_container(&directory.path().join("train.ffr"), &samples(3, 100));
+    let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
+    let point = directory.path().join("train");
+    let killed = || {
+        ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
+        let info: serde_json::Value =
+            serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
+        let pid = i32::try_from(info["pid"].as_i64().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        wait_until("the daemon has ended", IN_TIME, || !is_running(pid));
+    };
+    killed();
+    ffrfs(&["umount", "train"]).ok();
+    assert!(!point.exists());
+    // umount(8) leaves it, and the next mount there takes it over.
+    killed();
+    unmount(&point, true).unwrap();
+    assert!(point.exists());
+    ffrfs(&["mount", "train.ffr"]).ok();
+    ffrfs(&["umount", "train"]).ok();
+    wait_until("the directory is removed", IN_TIME, || !point.exists());
+    // Files that somebody has put there meanwhile stay.
+    killed();
+    unmount(&point, true).unwrap();
+    fs::write(point.join("mine"), "mine").unwrap();
+    let refused = ffrfs(&["mount", "train.ffr"]);
+    assert!(refused.code == 5 && point.join("mine").exists(), "{}", refused.stderr);
 }
 
 #[test]

@@ -272,6 +272,24 @@ fn bash_completes_commands_options_values_and_files() {
     completes_what_the_program_knows(&offer);
     assert!(offer(&["ffrfs", "mount", "--names", "da"]).contains("data.ffr"));
     assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
+    // bash splits words at `=`, and replaces the last one.
+    let line = ["ffrfs", "mount", "-o", "cache_size", "=", "1G,verify", "=", "al"];
+    assert_eq!(offer(&line), BTreeSet::from(["always".to_owned()]));
+    if !have(Need::Fuse) {
+        return;
+    }
+    let place = temp_dir();
+    let container = container_in(&place, &samples(1, 10));
+    let point = place.path().join("my lr=0.1");
+    fs::create_dir(&point).unwrap();
+    let mount = Mount::at(Transport::DevFuse, &[&container], &[], place, point);
+    let point = mount.point().to_str().unwrap();
+    let typed = point.replace(' ', "\\ ");
+    let (before, _) = typed.split_once('=').unwrap();
+    let offered = offer(&["ffrfs", "umount", "-f", before]);
+    assert_eq!(offered, BTreeSet::from([point.to_owned()]));
+    let offered = offer(&["ffrfs", "umount", "-f", before, "=", "0"]);
+    assert_eq!(offered, BTreeSet::from(["0.1".to_owned()]));
 }
 
 #[test]

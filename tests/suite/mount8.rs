@@ -142,15 +142,26 @@ fn the_helper_takes_the_flags_of_mount() {
         mkdir tree && echo x >tree/a.jpg && ./ffrfs convert tree named.zip || exit 20
         head -c 60 named.zip >cut.zip
         printf '7z\274\257\047\034rest' >foreign.zip
-        for wrong in suffix=.jpg subdir=nosuch names=/nowhere index_dir=/nowhere memory=0 \
-            cache_size=1G,memory=64M password_file=/nowhere; do
+        touch there && mkdir held || exit 28
+        ./ffrfs mount data.ffr held -o "metrics=unix:$1/taken,$options" || exit 29
+        for wrong in suffix=.jpg subdir=nosuch names=/nowhere memory=0 \
+            cache_size=1G,memory=64M password_file=/nowhere log_file=/nowhere/log "log_file=$1" \
+            metrics=unix:/nowhere/socket "metrics=unix:$1/there" "metrics=unix:$1/taken" \
+            "restarts=3,index_dir=$1/mnt"; do
             mount -f -t ffrfs named.zip mnt -o "$wrong,$options" 2>said && { echo "$wrong" >&2; exit 21; }
             grep -q "named.zip on $1/mnt: " said || { cat said >&2; exit 22; }
         done
         for wrong in cut.zip foreign.zip; do
             mount -f -t ffrfs $wrong mnt -o "$options" 2>said && exit 23
         done
+        ./ffrfs umount held || exit 30
         mount -f -t ffrfs named.zip mnt -o "$options" || exit 24
+        # What a mount takes, too, and only a mount makes.
+        for right in index_dir=/nowhere index=/nowhere/index "log_file=$1/there" \
+            "log_file=$1/new,metrics=unix:$1/new"; do
+            mount -f -t ffrfs named.zip mnt -o "$right,$options" || exit 31
+            [ -e new ] && exit 32
+        done
         mount -f -t ffrfs data.ffr /proc -o "$options" 2>said && exit 25
         grep -q "the system needs" said || exit 26
         mount -t ffrfs data.ffr mnt -o "frobnicate,$options" 2>said && exit 5

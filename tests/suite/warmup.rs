@@ -116,10 +116,13 @@ fn a_bad_list_is_refused_by_line_and_nothing_is_announced() {
 fn what_is_no_mount_is_exit_code_5_as_for_umount() {
     let directory = temp_dir();
     let path = directory.path().to_str().unwrap();
-    for place in [path, "/nowhere/at/all"] {
+    for (place, why) in [
+        (path, "no dataset of ffrfs is mounted there (ffrfs list shows all that are)"),
+        ("/nowhere/at/all", "no such directory (ffrfs list shows all mounts)"),
+    ] {
         let outcome = ffrfs(&["warmup", place]);
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains(place), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr, format!("ffrfs: {place}: {why}\n"));
         assert_eq!(ffrfs(&["umount", place]).code, 5);
     }
     for_each_transport(|transport| {

@@ -1,10 +1,11 @@
 //! `unix:PATH` or `HOST:PORT`.
 
+use crate::io::check_makeable;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -73,6 +74,14 @@ impl Address {
         Ok(())
     }
 
+    /// Looks whether it can be bound, and makes no file.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(address) => TcpListener::bind(address).map(drop),
+            Self::Unix(path) => check_unix(&std::path::absolute(path)?),
+        }
+    }
+
     pub(crate) fn bind(&self) -> io::Result<Listener> {
         match self {
             Self::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp),
@@ -114,18 +123,34 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Err(e) if e.kind() == ErrorKind::AddrInUse => {}
         bound => return bound,
     }
+    check_dead(path)?;
+    fs::remove_file(path)?;
+    UnixListener::bind(path)
+}
+
+/// Refuses all that is there but the socket of a daemon that is dead.
+fn check_dead(path: &Path) -> io::Result<()> {
     let in_use = |what: &str| Err(io::Error::new(ErrorKind::AddrInUse, what.to_owned()));
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return in_use("the file exists, and is not a socket");
     }
     match UnixStream::connect(path) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => Ok(()),
         Err(e) => Err(e),
         Ok(_) => in_use("another process listens there"),
     }
+}
+
+/// Looks whether [`bind_unix`] would do.
+fn check_unix(path: &Path) -> io::Result<()> {
+    // It may be too long.
+    SocketAddr::from_pathname(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(_) => check_dead(path)?,
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    check_makeable(path)
 }
 
 /// A bound socket.
@@ -266,5 +291,29 @@ mod tests {
         live.remove();
         assert!(address.bind().is_err_and(|e| e.to_string().contains("not a socket")));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+
+    #[test]
+    fn whether_an_address_can_be_bound_is_found_without_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let address = Address::Unix(path.clone());
+        let said = |address: &Address| address.check().unwrap_err().to_string();
+        address.check().unwrap();
+        assert!(!path.exists());
+        let live = address.bind().unwrap();
+        assert!(said(&address).contains("listens"));
+        drop(live);
+        address.check().expect("its process has ended");
+        assert!(path.exists());
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        assert!(said(&address).contains("not a socket"));
+        let missing = Address::Unix(directory.path().join("none/socket"));
+        assert_eq!(missing.check().unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(Address::Unix("x".repeat(200).into()).check().is_err(), "too long");
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = Address::Tcp(held.local_addr().unwrap().to_string());
+        assert_eq!(taken.check().unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 }

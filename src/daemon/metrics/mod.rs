@@ -57,11 +57,17 @@ impl Metrics {
         let is_ours = bound.is_none();
         let listener = match bound {
             Some(bound) => address::listener(address, bound.socket, bound.file),
-            None => address
-                .bind()
-                .map_err(|e| Failure::new(Exit::Mount, e).context(format!("metrics={address}")))?,
+            None => address.bind().map_err(|e| not_bound(address, e))?,
         };
         Ok(Self { listener: Arc::new(listener), address: address.clone(), is_ours })
+    }
+
+    /// Looks whether the address can be taken, and makes no file.
+    ///
+    /// # Errors
+    /// As for [`Metrics::bind`].
+    pub(crate) fn check(address: &Address) -> Result<(), Failure> {
+        address.check().map_err(|e| not_bound(address, e))
     }
 
     /// The mount is served by this process, or by another one from now on, which removes the socket's file in the end.
@@ -89,6 +95,10 @@ impl Metrics {
         tracing::info!("metrics are served on {}", self.address);
         Ok(())
     }
+}
+
+fn not_bound(address: &Address, error: io::Error) -> Failure {
+    Failure::new(Exit::Mount, error).context(format_args!("metrics={address}"))
 }
 
 impl Drop for Metrics {

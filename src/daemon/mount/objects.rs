@@ -5,15 +5,10 @@ use crate::daemon::sandbox::Sandbox;
 use crate::format::PartName;
 use crate::io::confine::{Capability, Network, Rules};
 use crate::io::{cache_directory, user_cache_directory};
+use crate::store::cache::sharing_group;
 use crate::store::remote::{self, CachePlace, Location};
 use nix::unistd::{Gid, getegid, getgroups};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// The mode bits of a cache directory that root shares with a group: setgid, and the group may write.
-const SHARED: u32 = 0o2020;
-const OTHERS_MAY_WRITE: u32 = 0o002;
 
 /// The objects that the request names.
 fn locations(request: &MountRequest) -> Vec<Location> {
@@ -56,18 +51,14 @@ pub(super) fn add_needs(rules: &mut Rules, request: &MountRequest) {
 /// Whether a cache has files that only the members of a group may open, to which this process does not belong. Root opens them
 /// with a capability alone.
 fn has_files_of_others(cache: &Path) -> bool {
-    let Ok(found) = fs::metadata(cache) else { return false };
-    let group = Gid::from_raw(found.gid());
-    // Any other is refused when it is opened.
-    let is_of_root = found.uid() == 0 && found.mode() & OTHERS_MAY_WRITE == 0;
-    let is_shared = is_of_root && found.mode() & SHARED == SHARED;
-    let is_member = group == getegid() || getgroups().is_ok_and(|them| them.contains(&group));
-    is_shared && !is_member
+    let Some(group) = sharing_group(cache).map(Gid::from_raw) else { return false };
+    group != getegid() && !getgroups().is_ok_and(|them| them.contains(&group))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]

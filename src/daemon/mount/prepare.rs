@@ -403,16 +403,17 @@ fn cannot_mount_on(target: &Path, error: io::Error) -> Failure {
 /// # Errors
 /// It could not be mounted.
 pub(super) fn check(request: &MountRequest, target: &Target) -> Result<(), Failure> {
+    limits::check_memory()?;
+    let mut is_mounted = false;
     if let (Some(directory), None) = (target.directory(), &request.namespace) {
         // Also where something is mounted: mount(8) calls this for what it has mounted before.
-        look_at(directory)?;
+        let (_, state) = look_at(directory)?;
+        is_mounted = matches!(state, mounts::State::Mounted(_));
     }
-    if let Some(directory) = &request.open.indexes.directory
-        && !directory.is_dir()
-    {
-        let why = format!("--index-dir {}: no such directory", directory.display());
-        return Err(Failure::new(Exit::Output, why));
-    }
+    let MountSettings { log_file, metrics, .. } = &request.settings;
+    log_file.as_deref().map_or(Ok(()), logging::check_file)?;
+    // What is mounted there may have taken the address.
+    metrics.as_ref().filter(|_| !is_mounted).map_or(Ok(()), Metrics::check)?;
     open(request).map(drop)
 }
 

@@ -9,7 +9,7 @@ use crate::daemon::settings::LiveSettings;
 use crate::dataset::{self, NameOptions};
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
-use crate::io::mount::mounts;
+use crate::io::mount::{made, mounts};
 use crate::io::process::cgroup;
 use crate::transport::{MountOptions, Readdirplus, Transport};
 use crate::vfs::Options;
@@ -136,15 +136,18 @@ impl MountRequest {
         place::known_in(failure, name, names, self.sources.len(), &self.target)
     }
 
-    /// Makes the mount point, if that is wanted and it is missing; gives its path then.
+    /// Makes the mount point, if that is wanted and it is missing; gives its path then. One that was left from a mount whose
+    /// daemon was killed is taken over.
     pub(super) fn make_target(&self) -> Result<Option<PathBuf>, Failure> {
         let target = &self.target;
         if !self.makes_target {
             return Ok(None);
         }
-        let path = std::path::absolute(target).and_then(|path| match std::fs::create_dir(&path) {
+        let path = std::path::absolute(target).and_then(|path| match made::make(&path) {
             Ok(()) => Ok(Some(path)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && may_hide(&path)? => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && may_hide(&path)? => {
+                Ok(made::is_made(&path).then_some(path))
+            }
             Err(e) => Err(e),
         });
         let hint = "; name another mount point: ffrfs mount SOURCE… MOUNTPOINT";

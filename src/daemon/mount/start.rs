@@ -46,9 +46,24 @@ pub(crate) fn start(mut request: MountRequest, caller: Caller) -> Result<u8, Fai
 /// # Errors
 /// As for [`start`].
 pub(crate) fn check(request: &MountRequest) -> Result<(), Failure> {
-    let target = check_settings(request).and_then(|()| target(&request.target));
-    let checked = target.and_then(|target| prepare::check(request, &target));
-    checked.map_err(|failure| request.name_in(limits::explain(failure, request)))
+    try_check(request).map_err(|failure| request.name_in(limits::explain(failure, request)))
+}
+
+fn try_check(request: &MountRequest) -> Result<(), Failure> {
+    let settings = &request.settings;
+    check_settings(request)?;
+    patience::check(written(settings))?;
+    let mut target = target(&request.target)?;
+    if settings.restarts > 0 && settings.insists_on_restarts {
+        target = resolved(request, target)?;
+    }
+    prepare::check(request, &target)
+}
+
+/// Files that the options of a daemon name.
+fn written(settings: &MountSettings) -> impl Iterator<Item = &Path> {
+    let socket = settings.metrics.as_ref().and_then(Address::path);
+    settings.log_file.as_deref().into_iter().chain(socket)
 }
 
 fn check_settings(request: &MountRequest) -> Result<(), Failure> {
@@ -84,10 +99,8 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     }
     if !matches!(kept, Ok(Some(_))) && request.namespace.is_none() {
         // Else each process that looks at the mount point would wait for a daemon there that is stopped.
-        let MountSettings { log_file, metrics, .. } = &request.settings;
-        let socket = metrics.as_ref().and_then(Address::path);
-        let named = log_file.as_deref().into_iter().chain(socket);
-        patience::check(std::iter::once(request.target.as_path()).chain(named))?;
+        let target = std::iter::once(request.target.as_path());
+        patience::check(target.chain(written(&request.settings)))?;
     }
     let names = hold_names(request)?;
     let labels = labels(request);

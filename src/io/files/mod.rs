@@ -14,6 +14,7 @@ mod residency;
 mod space;
 mod user_directory;
 mod version;
+mod writable;
 mod write;
 
 pub use direct::{Access, Io};
@@ -26,4 +27,5 @@ pub use reading::{Kept, Reading, wait_for_readings};
 pub use space::{Space, space};
 pub use user_directory::{cache_directory, user_cache_directory, user_state_directory};
 pub use version::{Change, FileVersion};
+pub use writable::{check_makeable, check_writable};
 pub use write::{preallocate, punch_hole, start_writing};

@@ -4,6 +4,7 @@
 pub mod control_file;
 pub mod fuse_connection;
 pub mod fusermount;
+pub mod made;
 pub mod mount_id;
 pub mod mounts;
 pub mod passed_connection;

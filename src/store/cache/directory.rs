@@ -165,6 +165,13 @@ impl Directory {
     }
 }
 
+/// The group with which root shares a cache directory. `None`: nobody shares it, or it would be refused.
+#[must_use]
+pub fn sharing_group(path: &Path) -> Option<u32> {
+    let is_shared = trust(path, false).ok()?;
+    fs::metadata(path).ok().filter(|_| is_shared).map(|found| found.gid())
+}
+
 /// Opens a regular file; does not follow a link or wait for a pipe.
 pub(super) fn open_plain(path: &Path, may_write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;

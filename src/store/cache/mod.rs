@@ -30,6 +30,7 @@ mod testing;
 mod tests;
 mod usage;
 
+pub use directory::sharing_group;
 pub use entry::Entry;
 pub use fetching::{Claim, Fetching, Unchecked};
 pub use manage::{CachedObject, Checked, Contents};

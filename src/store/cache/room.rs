@@ -335,7 +335,9 @@ mod tests {
         std::fs::remove_dir_all(room.directory.users()).unwrap();
         assert_eq!(room.look().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(room.take(1));
+        let start = Instant::now();
         while room.is_looking.load(Relaxed) {
+            assert!(start.elapsed() < Duration::from_secs(60), "the look has not ended");
             thread::yield_now();
         }
         assert_eq!(room.refusal(), None);

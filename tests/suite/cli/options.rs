@@ -152,6 +152,8 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         ("fanout=0", "--fanout"),
         ("suffix=a/b", "a/b"),
         ("allow_other,allow_root", "--allow-root"),
+        ("rw,no_control", "--rw cannot be used with --no-control"),
+        ("control=rw,no_control", "--control cannot be used with --no-control"),
         ("allow_root,uid=77777", "--uid 77777 cannot be used with --allow-root"),
     ] {
         let outcome = run(Command::new(FFRFS)
@@ -177,6 +179,16 @@ fn whoever_forgets_mount_is_told_so() {
     let outcome = ffrfs(&[odd.as_os_str(), "/mnt".as_ref()]);
     refused(&outcome, 1, &[&format!("did you mean: ffrfs mount '{}' /mnt", odd.display())]);
     refused(&ffrfs(&["s3://bucket/a.tar", "/mnt"]), 1, &["ffrfs mount s3://bucket/a.tar /mnt"]);
+    for options in [&["-o", "ro"][..], &["-f"], &["--verify", "once"]] {
+        let outcome = run(Command::new(FFRFS).args(options).arg(&source).arg("/mnt"));
+        let line = format!("ffrfs mount {} {} /mnt", options.join(" "), source.display());
+        refused(&outcome, 1, &[&format!("did you mean: {line}")]);
+    }
+    // It is the option that is wrong here.
+    for args in [&["-o", "ro", "info"][..], &["--frob"]] {
+        let outcome = ffrfs(args);
+        assert!(outcome.code == 1 && !outcome.stderr.contains("mean: "), "{}", outcome.stderr);
+    }
     let typo = ffrfs(&["moutn", "x"]);
     assert!(typo.code == 1 && typo.stderr.contains("mount?"), "{}", typo.stderr);
 }
@@ -191,6 +203,7 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
     };
     for (options, says) in [
         ("alow_other", &["unknown mount option `alow_other`", "did you mean allow_other?"][..]),
+        ("readonly", &["unknown mount option `readonly`", "did you mean ro?"]),
         ("auto_unmount", &["auto_unmount", "ffrfs umount --dead"]),
         ("max_read=131072", &["max_read=131072", "itself"]),
         ("uid=x", &["--uid x: not a whole number"]),
@@ -309,6 +322,8 @@ fn an_error_about_a_file_names_the_option_that_names_the_file() {
     }
     let set = ffrfs(&["set", "/nowhere", "verfy=off"]);
     refused(&set, 1, &["verfy: not a setting", "did you mean verify?"]);
+    let set = ffrfs(&["set", "/nowhere", "verify=onc"]);
+    refused(&set, 1, &["is not one of always, once, off; did you mean once?"]);
     // Without a mount point, too, a foreign format is what is wrong.
     let foreign = directory.path().join("a.7z");
     fs::write(&foreign, b"7z\xbc\xaf\x27\x1c\0\x04").unwrap();

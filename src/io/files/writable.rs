@@ -1,0 +1,56 @@
+//! Whether a file can be written, without making or opening it. Imports nothing of ours.
+
+use nix::unistd::{AccessFlags, eaccess};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Looks whether this user may write a file, or make it where there is none.
+///
+/// # Errors
+/// As opening it to write would fail.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        Ok(_) => Ok(eaccess(path, AccessFlags::W_OK)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_makeable(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks whether this user may make a file where there is none.
+///
+/// # Errors
+/// As making it would fail.
+pub fn check_makeable(path: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let directory = path.parent().unwrap_or(&path);
+    if !fs::metadata(directory)?.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+    }
+    Ok(eaccess(directory, AccessFlags::W_OK | AccessFlags::X_OK)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_written_is_found_without_writing() {
+        let place = tempfile::tempdir().unwrap();
+        let (there, new) = (place.path().join("there"), place.path().join("new"));
+        fs::write(&there, "text").unwrap();
+        check_writable(&there).unwrap();
+        check_writable(&new).unwrap();
+        check_makeable(&new).unwrap();
+        for (wrong, errno) in [
+            (place.path().to_owned(), libc::EISDIR),
+            (place.path().join("none/new"), libc::ENOENT),
+            (there.join("new"), libc::ENOTDIR),
+        ] {
+            let error = check_writable(&wrong).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno), "{}", wrong.display());
+        }
+        assert!(!new.exists() && fs::read(&there).unwrap() == b"text");
+    }
+}
