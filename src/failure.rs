@@ -2,10 +2,9 @@
 //!
 //! Used by [`crate::dataset`] and the rooms that import it. The classes are documented in `ffrfs --help`.
 
-use crate::format;
+use crate::format::{self, one_line};
 use crate::io::NO_THREAD;
 use crate::store::remote::{ErrorKind, StoreError};
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -14,12 +13,11 @@ use std::iter;
 /// Why something failed: a message, or an error of a library.
 pub(crate) type Reason = Box<dyn Error + Send + Sync>;
 
-/// A line on stderr. A closed stderr changes nothing.
+/// A line on stderr, and no second one: names may hold line breaks. A closed stderr changes nothing.
 pub(crate) fn say(line: fmt::Arguments) {
-    let line = without_numbers(line.to_string());
-    let mut shown = visible(line.as_bytes(), true).into_owned();
-    shown.push(b'\n');
-    let _ = io::stderr().write_all(&shown);
+    let mut line = one_line(without_numbers(line.to_string()));
+    line.push('\n');
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// What an [`io::Error`] of the system puts between its text and its number.
@@ -51,47 +49,6 @@ pub(crate) fn without_numbers(mut text: String) -> String {
         }
     }
     text
-}
-
-/// Text whose control characters, which could command a terminal, are written as `\x1b`, and those that change the
-/// direction of text or break lines as `\u{202e}`; newlines and tabs stay if `keeps_lines`.
-pub(crate) fn visible(text: &[u8], keeps_lines: bool) -> Cow<'_, [u8]> {
-    let control_at = |at: usize| {
-        control(&text[at..]).filter(|_| !(keeps_lines && matches!(text[at], b'\n' | b'\t')))
-    };
-    if !(0..text.len()).any(|at| control_at(at).is_some()) {
-        return text.into();
-    }
-    let mut out = Vec::with_capacity(text.len() + 16);
-    let mut at = 0;
-    while at < text.len() {
-        match control_at(at) {
-            Some((escaped, length)) => {
-                out.extend_from_slice(escaped.as_bytes());
-                at += length;
-            }
-            None => {
-                out.push(text[at]);
-                at += 1;
-            }
-        }
-    }
-    out.into()
-}
-
-/// The control character that a text begins with: as it is shown, and how many bytes it has.
-fn control(text: &[u8]) -> Option<(String, usize)> {
-    let format = |code: u32| format!("\\u{{{code:x}}}");
-    Some(match *text {
-        [byte, ..] if byte.is_ascii_control() => (format!("\\x{byte:02x}"), 1),
-        [0xc2, byte @ 0x80..=0x9f, ..] => (format!("\\x{byte:02x}"), 2),
-        [0xd8, 0x9c, ..] => (format(0x61c), 2),
-        [0xe2, 0x80, byte @ (0x8e | 0x8f | 0xa8..=0xae), ..] => {
-            (format(0x1f80 + u32::from(byte)), 3)
-        }
-        [0xe2, 0x81, byte @ 0xa6..=0xa9, ..] => (format(0x1fc0 + u32::from(byte)), 3),
-        _ => return None,
-    })
 }
 
 /// How the program ends; the number is the exit code.
@@ -245,18 +202,6 @@ impl From<StoreError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_become_visible_and_letters_stay() {
-        let shown = |text: &str| String::from_utf8(visible(text.as_bytes(), false).into()).unwrap();
-        assert_eq!(shown("a\x1b[31mb\x07\nc\u{9b}d"), "a\\x1b[31mb\\x07\\x0ac\\x9bd");
-        assert_eq!(shown("größer €  日本"), "größer €  日本");
-        let turned = "a\u{202e}gpj\u{2066}\u{61c}\u{200f}\u{2028}b \u{200d}‐…";
-        let said = "a\\u{202e}gpj\\u{2066}\\u{61c}\\u{200f}\\u{2028}b \u{200d}‐…";
-        assert_eq!(shown(turned), said);
-        assert_eq!(visible(b"a\tb\n", true), &b"a\tb\n"[..]);
-        assert_eq!(visible(b"\x9b\xff", false), &b"\x9b\xff"[..], "no character at all");
-    }
 
     #[test]
     fn errors_of_the_system_are_said_without_their_numbers() {

@@ -5,7 +5,7 @@ use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
 use super::tree::{DIRECTORY_BIT, DirectoryRow, LENGTH_SHIFT, OFFSET_MASK, Tree};
 use super::{Duplicates, NameError, Node, ROOT, Renamed, count_files, names};
-use crate::format::{self, Attributes, Directory, Entry, Member};
+use crate::format::{self, Attributes, Directory, Entry, Member, quoted};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -151,10 +151,8 @@ impl TreeBuilder {
         }
         self.renamed.escaped += 1;
         self.renamed.example(|| {
-            let shown: Vec<_> = names::parts(stored)
-                .map(|part| String::from_utf8_lossy(&part).into_owned())
-                .collect();
-            format!("{:?} as {:?}", String::from_utf8_lossy(stored), shown.join("/"))
+            let shown: Vec<_> = names::parts(stored).collect();
+            format!("{} as {}", quoted(stored), quoted(shown.join(&b'/')))
         });
     }
 
@@ -400,10 +398,8 @@ impl TreeBuilder {
                 other.parent.cmp(&entry.parent).then_with(|| self.name(other.place).cmp(&free))
             });
             if stands.is_err() && taken.insert((entry.parent, free.clone())) {
-                let shown = String::from_utf8_lossy(&free).into_owned();
-                let stored = String::from_utf8_lossy(name).into_owned();
                 self.renamed.numbered += 1;
-                self.renamed.example(|| format!("another {stored:?} as {shown:?}"));
+                self.renamed.example(|| format!("another {} as {}", quoted(name), quoted(&free)));
                 return self.push(entry.parent, &free, Node::Sample(u64::from(entry.target)));
             }
         }

@@ -22,7 +22,7 @@ pub use renamed::{Duplicates, Renamed};
 pub use stored::{Naming, RefusedNames, StoredNames};
 pub use tree::Tree;
 
-use crate::format::{Attributes, Directory, Result};
+use crate::format::{Attributes, Directory, Result, quoted};
 
 /// A file or a directory of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -225,10 +225,10 @@ impl From<Tree> for Catalog {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
     /// A path that cannot be one below a mount point.
-    #[error("{0:?}: {1}")]
+    #[error("{}: {}", quoted(.0), .1)]
     Illegal(String, &'static str),
     /// Two samples, or a sample and a directory, with one path.
-    #[error("{path:?} is named twice")]
+    #[error("{} is named twice", quoted(.path))]
     Duplicate {
         /// The path.
         path: String,

@@ -1,6 +1,7 @@
 //! What happens to members that cannot be shown as they are stored.
 
 use super::names::is_left_by_system;
+use crate::format::quoted;
 use serde::{Deserialize, Serialize};
 
 /// What is said of those that another one of the same name hides.
@@ -53,7 +54,7 @@ impl Renamed {
     /// Counts a member that another one of the same name hides.
     pub(super) fn hide(&mut self, name: &[u8]) {
         self.hidden += 1;
-        self.example(|| format!("another {:?} is not shown", String::from_utf8_lossy(name)));
+        self.example(|| format!("another {} is not shown", quoted(name)));
     }
 
     /// How many were changed, in words; `None` if every name is shown as it is stored.

@@ -1,5 +1,6 @@
 //! `ffrfs cache`: what the cache directory holds of remote objects and decoded copies, and what is kept in it.
 
+use super::print::to_stdout;
 use super::remote::RemoteArgs;
 use crate::daemon::logging;
 use crate::dataset::{self, DecodedCopy, Options};
@@ -18,7 +19,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 
 /// Show and manage the cache of remote objects and decoded copies
 #[derive(Debug, Args)]
@@ -232,14 +233,14 @@ fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<
         )
         .into_bytes(),
     };
-    write(&text)?;
+    to_stdout(&text)?;
     Ok(if total.damaged > 0 { Exit::Checksum } else { Exit::Ok })
 }
 
 fn print(json: bool, objects: &[&CachedObject], decoded: &[DecodedCopy]) -> Result<Exit, Failure> {
     let cached_bytes = objects.iter().map(|object| object.cached_bytes).sum();
     if json {
-        write(&report::json(&List { objects, cached_bytes, decoded }))?;
+        to_stdout(&report::json(&List { objects, cached_bytes, decoded }))?;
         return Ok(Exit::Ok);
     }
     let mut text = format!(
@@ -271,7 +272,7 @@ fn print(json: bool, objects: &[&CachedObject], decoded: &[DecodedCopy]) -> Resu
         let (size, used) = (HumanBytes(*bytes).to_string(), if *is_used { "yes" } else { "-" });
         let _ = writeln!(text, "{size:>12} {used:<6} {}", path.display());
     }
-    write(text.as_bytes())?;
+    to_stdout(text.as_bytes())?;
     Ok(Exit::Ok)
 }
 
@@ -282,10 +283,4 @@ fn hit_rate(object: &CachedObject) -> String {
         0 => "-".to_owned(),
         reads => format!("{}%", u128::from(hits) * 100 / u128::from(reads)),
     }
-}
-
-fn write(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text).and_then(|()| out.flush());
-    written.map_err(|error| Failure::output("standard output", error))
 }

@@ -7,7 +7,7 @@ use crate::dataset::Opened;
 use crate::dataset::warnings;
 use crate::failure::{Exit, Failure};
 use crate::format::PartName;
-use crate::format::{counted, one_or_many};
+use crate::format::{counted, one_line, one_or_many};
 use crate::tools::info::{CheckedCounts, Files, Shown, Sizes, files};
 use crate::vfs::report::{self, Info};
 use clap::Args;
@@ -238,5 +238,5 @@ fn describe(report: &Report) -> String {
         );
     }
     lines.push(String::new());
-    lines.join("\n")
+    lines.iter().map(one_line).collect::<Vec<_>>().join("\n")
 }

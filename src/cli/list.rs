@@ -3,8 +3,8 @@
 use super::print::to_stdout;
 use crate::daemon::figures::uptime;
 use crate::daemon::live::{Answer, Live, Reached};
-use crate::failure::{Exit, Failure, visible};
-use crate::format::counted;
+use crate::failure::{Exit, Failure};
+use crate::format::{counted, one_line};
 use crate::vfs::report;
 use clap::Args;
 use indicatif::HumanDuration;
@@ -107,7 +107,7 @@ fn table(rows: &[Row]) -> String {
             number(row.requests),
             bad(row),
         ]
-        .map(|cell| String::from_utf8_lossy(&visible(cell.as_bytes(), false)).into_owned())
+        .map(one_line)
     });
     let lines: Vec<[String; 6]> = std::iter::once(head).chain(cells).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();

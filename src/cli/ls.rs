@@ -5,10 +5,11 @@ use super::view::ViewArgs;
 use crate::catalog::{Catalog, Located, Node};
 use crate::daemon::logging;
 use crate::dataset::{Opened, not_found, path_bytes};
-use crate::failure::{Exit, Failure, visible};
+use crate::failure::{Exit, Failure};
 use crate::format;
-use crate::format::PartName;
 use crate::format::shown::refuse_damaged;
+use crate::format::{PartName, visible};
+use crate::vfs::report;
 use clap::Args;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -144,9 +145,7 @@ impl<W: Write> List<'_, W> {
                 is_directory: matches!(node, Node::Directory(_)),
                 sample: self.place(node)?,
             };
-            let mut text = serde_json::to_vec(&line).unwrap_or_default();
-            text.push(b'\n');
-            return self.out.write_all(&text).map_err(failed);
+            return self.out.write_all(&report::json_line(&line)).map_err(failed);
         }
         if self.long {
             match node {

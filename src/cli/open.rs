@@ -8,7 +8,7 @@ use crate::dataset::{
     may_be_locked, open, remote_wants_password, wants_password,
 };
 use crate::failure::{Exit, Failure};
-use crate::format::{self, OpenOptions, PartName, Secret, View};
+use crate::format::{self, OpenOptions, PartName, Secret, View, one_line};
 use crate::io::process::in_child;
 use crate::tools::progress::Terminal;
 use clap::{Args, ValueEnum};
@@ -295,6 +295,7 @@ impl OpenArgs {
 }
 
 fn ask_password(source: &dyn Display) -> Result<Option<Secret>, Failure> {
+    let source = one_line(source.to_string());
     let question = format!("Password for {source} (none: Enter): ");
     let answer = rpassword::prompt_password(question);
     let answer = match answer {

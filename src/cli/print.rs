@@ -1,7 +1,8 @@
 //! Printing a failure; the exit code of the process.
 
 use super::{Exit, Failure, wrong_usage};
-use crate::failure::{say, visible};
+use crate::failure::say;
+use crate::format::visible;
 use crate::io::process;
 use clap::error::ErrorKind;
 use std::io::{IsTerminal, Write};

@@ -1,10 +1,11 @@
 //! `ffrfs stats`: what a mount has done so far, or does in each interval.
 
+use super::print::to_stdout;
 use crate::daemon::figures::{hit_rate, uptime};
 use crate::daemon::live::Live;
 use crate::daemon::memory::in_words;
 use crate::failure::{Exit, Failure};
-use crate::format::counted;
+use crate::format::{counted, one_line};
 use crate::store::remote::RemoteFigures;
 use crate::vfs::Histogram;
 use crate::vfs::report::{self, Info, MountInfo, MountStats};
@@ -12,7 +13,6 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,18 +47,11 @@ pub(super) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     }
     let (info, stats) = (mount.info()?, mount.stats()?);
     let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
-    print(&match args.json {
+    to_stdout(&match args.json {
         true => report::json(&report),
         false => table(&report).into_bytes(),
     })?;
     Ok(Exit::Ok)
-}
-
-fn print(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(text)
-        .and_then(|()| out.flush())
-        .map_err(|e| Failure::output("standard output", e))
 }
 
 /// Until it is interrupted, or the mount goes.
@@ -74,12 +67,10 @@ fn watch(mount: &Live, pause: Duration, json: bool) -> Result<Exit, Failure> {
             // Another daemon may serve by now.
             let info = mount.info()?;
             let report = Report { mountpoint: mount.root(), info: &info, stats: &stats };
-            let mut text = serde_json::to_vec(&report).unwrap_or_default();
-            text.push(b'\n');
-            print(&text)?;
+            to_stdout(&report::json_line(&report))?;
         } else {
             let header = if line % HEADER_EVERY == 0 { WATCH_HEADER } else { "" };
-            print(format!("{header}{}", watch_line(&stats)).as_bytes())?;
+            to_stdout(format!("{header}{}", watch_line(&stats)).as_bytes())?;
         }
     }
     Ok(Exit::Ok)
@@ -117,7 +108,7 @@ fn table(report: &Report) -> String {
         let _ = writeln!(out, "{name:<15}{what}");
     };
     let dataset = &info.dataset;
-    row("mount point", clean(&mountpoint.to_string_lossy()));
+    row("mount point", one_line(mountpoint.to_string_lossy().as_bytes()));
     row("dataset", size(dataset));
     row("uptime", HumanDuration(uptime(stats)).to_string());
     row("transport", format!("{}; reads: {}; verify: {}", info.transport, info.io, info.verify));
@@ -157,7 +148,7 @@ fn table(report: &Report) -> String {
                 "samples: {}, containers: {}; see {}/.ffrfs/bad",
                 count(samples),
                 count(containers),
-                clean(&mountpoint.to_string_lossy()),
+                one_line(mountpoint.to_string_lossy().as_bytes()),
             ),
         },
     );
@@ -256,11 +247,13 @@ fn retries(remote: &RemoteFigures) -> String {
 fn disk_cache(remote: &RemoteFigures) -> String {
     let state = &remote.disk_cache;
     let place = match (&state.directory, &state.unused_because) {
-        (Some(directory), None) => clean(directory),
+        (Some(directory), None) => one_line(directory),
         (Some(directory), Some(why)) => {
-            format!("{} takes nothing now ({})", clean(directory), clean(why))
+            format!("{} takes nothing now ({})", one_line(directory), one_line(why))
         }
-        (None, why) => format!("none ({})", clean(why.as_deref().unwrap_or("not asked for yet"))),
+        (None, why) => {
+            format!("none ({})", one_line(why.as_deref().unwrap_or("not asked for yet")))
+        }
     };
     format!(
         "cache on disk: {place}; reads that found their bytes: {}; waited for another read: {}, for another \
@@ -344,10 +337,6 @@ fn bound(micros: Option<f64>) -> String {
     }
 }
 
-fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,7 +356,7 @@ mod tests {
     fn the_table_of_an_unused_mount_has_dashes_for_rates() {
         let (info, stats) = (MountInfo::default(), MountStats::default());
         let text = table(&Report { mountpoint: Path::new("/mnt\n"), info: &info, stats: &stats });
-        assert!(text.starts_with("mount point    /mnt?\n"), "{text}");
+        assert!(text.starts_with("mount point    /mnt\\x0a\n"), "{text}");
         assert!(text.contains("hit rate -") && !text.contains("NaN"), "{text}");
     }
 

@@ -9,7 +9,7 @@ use crate::dataset::{NameOptions, Opened};
 use crate::failure::{Exit, Failure, say};
 use crate::format::PartName;
 use crate::format::mds::LIST_NAME;
-use crate::format::{counted, one_or_many};
+use crate::format::{counted, one_line, one_or_many};
 use crate::interrupt::Interrupt;
 use crate::tools::info::has_index;
 use crate::tools::reader::thread_count;
@@ -141,12 +141,13 @@ fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), F
         let BadSample { sample, path, container, offset, length, fault, .. } = bad;
         let name = if path.is_empty() { String::new() } else { format!(" ({path})") };
         let at = format!("at byte {offset}, {}", counted(length, "byte"));
-        to_stdout(format!("{container}: sample {sample}{name} {at}: {fault}\n").as_bytes())?;
+        let line = one_line(format!("{container}: sample {sample}{name} {at}: {fault}"));
+        to_stdout(format!("{line}\n").as_bytes())?;
     }
     for WrongHash { container, algorithm, expected, found } in &outcome.listed_hashes.wrong {
-        let text =
-            format!("{container}: {algorithm} of the file: expected {expected}, found {found}\n");
-        to_stdout(text.as_bytes())?;
+        let wrong =
+            format!("{container}: {algorithm} of the file: expected {expected}, found {found}");
+        to_stdout(format!("{}\n", one_line(wrong)).as_bytes())?;
     }
     let checked = outcome.samples.saturating_sub(outcome.not_verifiable + outcome.encrypted.all);
     let bytes = indicatif::HumanBytes(outcome.bytes);

@@ -1,5 +1,6 @@
 //! A file that messages are appended to, and that can be rotated. Imports nothing of this directory.
 
+use crate::format::one_line;
 use crate::io::memory::heap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,7 +37,7 @@ impl LogFile {
         let file = append_to(path, 0o600)?;
         heap::say_the_end_in(&file)?;
         let file = Mutex::new(file);
-        let label = Some(label.replace(char::is_control, "?"));
+        let label = Some(one_line(label));
         Ok(Self { path: path.to_owned(), file, label, most_bytes: MOST_BYTES })
     }
 
@@ -118,9 +119,9 @@ mod tests {
         // It was moved away already.
         (&one).write_all(b"third\n").unwrap();
         let text = |path: &Path| fs::read_to_string(path).unwrap();
-        assert_eq!(text(&path), "/mnt/b?: second\n/mnt/a: third\n");
+        assert_eq!(text(&path), "/mnt/b\\x0a: second\n/mnt/a: third\n");
         let old = text(&directory.path().join("new/ffrfs.log.1"));
-        assert!(old.starts_with("/mnt/a: first\n/mnt/b?: xxx"), "{old}");
+        assert!(old.starts_with("/mnt/a: first\n/mnt/b\\x0a: xxx"), "{old}");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 

@@ -3,7 +3,8 @@
 
 use super::log_file::LogFile;
 use super::log_journal::WithoutNumbers;
-use crate::failure::{Failure, visible, without_numbers};
+use crate::failure::{Failure, without_numbers};
+use crate::format::one_line;
 use crate::io::process::stderr_is_the_journal;
 use crate::io::{check_writable, user_state_directory};
 use std::fmt;
@@ -255,14 +256,15 @@ pub(crate) fn reopen() -> Result<(), Failure> {
 
 // ---- the form of a line --------------------------------------------------------------------------
 
-/// A message and its fields, but for those that the message names in words: they are for the journal alone.
+/// A message and its fields, but for those that the message names in words: they are for the journal alone. It stays one
+/// line, and commands no terminal, whatever the names in it hold.
 fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = match field.name() {
         "message" => format!("{value:?}"),
         "container" | "sample" => return Ok(()),
         name => format!("{name}={value:?}"),
     };
-    out.write_str(&without_numbers(text))
+    out.write_str(&one_line(without_numbers(text)))
 }
 
 /// `ffrfs: message key=value`, or `ffrfs: warning: message key=value`.
@@ -288,8 +290,7 @@ where
         };
         let mut line = format!("ffrfs: {level}");
         context.format_fields(Writer::new(&mut line), event)?;
-        let shown = visible(line.as_bytes(), true);
-        writeln!(out, "{}", String::from_utf8_lossy(&shown))
+        writeln!(out, "{line}")
     }
 }
 
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_log_end_errors_of_the_system_without_their_numbers() {
+    fn lines_of_a_log_hold_no_numbers_of_errors_and_no_control_characters() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log: &'static LogFile = Box::leak(Box::new(LogFile::open(&path).unwrap()));
@@ -306,9 +307,12 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             let error = io::Error::from_raw_os_error(libc::EIO);
             tracing::warn!(error = %error, "a (os error 5).zip: {error}");
+            tracing::warn!(path = %"b\x1b\n", "a\nb\u{9b}");
         });
-        let line = std::fs::read_to_string(path).unwrap();
-        let said = "a (os error 5).zip: Input/output error error=Input/output error\n";
-        assert!(line.ends_with(said), "{line}");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (first, second) = text.split_once('\n').unwrap();
+        let said = "a (os error 5).zip: Input/output error error=Input/output error";
+        assert!(first.ends_with(said), "{text}");
+        assert!(second.ends_with("a\\x0ab\\x9b path=b\\x1b\\x0a\n"), "{text:?}");
     }
 }

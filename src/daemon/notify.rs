@@ -1,5 +1,6 @@
 //! Notifies the service manager of the state of a mount, by the protocol of sd_notify(3); without one does nothing.
 
+use crate::format::one_line;
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +15,10 @@ pub(crate) fn tell_nothing() {
     IS_OF_ANOTHER.store(true, Ordering::Relaxed);
 }
 
-/// The mount works; `status` is what `systemctl status` shows.
+/// The mount works; `status` is what `systemctl status` shows, in one line: after a line break, which names of sources may
+/// hold, another assignment to the service manager would begin.
 pub(crate) fn ready(status: &str) {
-    send(&[NotifyState::Ready, NotifyState::Status(&line(status))]);
+    send(&[NotifyState::Ready, NotifyState::Status(&one_line(status))]);
 }
 
 /// The config file is being read again; [`ready`] ends that.
@@ -29,7 +31,7 @@ pub(crate) fn reloading() {
 
 /// It is being unmounted.
 pub(crate) fn stopping(status: &str) {
-    send(&[NotifyState::Stopping, NotifyState::Status(&line(status))]);
+    send(&[NotifyState::Stopping, NotifyState::Status(&one_line(status))]);
 }
 
 /// If the service manager has a watchdog, answers it for as long as the mount answers a statfs, which goes
@@ -62,27 +64,11 @@ pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// In one line: after a line break another assignment to the service manager would begin, and names of sources may hold
-/// one.
-fn line(status: &str) -> String {
-    status.replace(char::is_control, "?")
-}
-
 fn send(state: &[NotifyState]) {
     if IS_OF_ANOTHER.load(Ordering::Relaxed) {
         return;
     }
     if let Err(error) = notify(state) {
         tracing::warn!("cannot notify the service manager ($NOTIFY_SOCKET): {error}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_is_one_line() {
-        assert_eq!(line("5 samples of a\nFDSTORE=1\t\u{7f} é"), "5 samples of a?FDSTORE=1?? é");
     }
 }

@@ -8,7 +8,7 @@ use crate::catalog::{
     TreeBuilder,
 };
 use crate::failure::{Exit, Failure};
-use crate::format::{Names, PartName, counted};
+use crate::format::{Names, PartName, counted, one_line, quoted};
 use crate::vfs::CONTROL_DIRECTORY;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -236,15 +236,16 @@ impl Opened {
             let (container, _) = self.dataset.container_of(sample?)?;
             Some(self.path_of(container))
         };
+        let path = quoted(path);
         let why = match samples.map(container) {
             [Some(one), Some(other)] if one == other => {
-                format!("{one}: two members are named {path:?}")
+                format!("{one}: two members are named {path}")
             }
-            [Some(one), Some(other)] => format!("{one} and {other} have a member {path:?} each"),
+            [Some(one), Some(other)] => format!("{one} and {other} have a member {path} each"),
             [Some(one), None] | [None, Some(one)] => {
-                format!("{one}: {path:?} is a file and a directory")
+                format!("{one}: {path} is a file and a directory")
             }
-            [None, None] => format!("{path:?} is named twice"),
+            [None, None] => format!("{path} is named twice"),
         };
         Failure::new(Exit::Malformed, format!("{why}, {REFUSED}"))
     }
@@ -275,9 +276,9 @@ impl Opened {
         }
         let tree = builder.build().map_err(|why| match first_clash(lines) {
             Some((line, name)) => Failure::usage(format!(
-                "{}, line {line}: {:?} is named twice, or is both a file and a directory",
+                "{}, line {line}: {} is named twice, or is both a file and a directory",
                 path.display(),
-                String::from_utf8_lossy(name)
+                quoted(name)
             )),
             None => Failure::usage(format!("{}: {why}", path.display())),
         })?;
@@ -292,7 +293,7 @@ impl Opened {
         };
         let shown = fields.min(container.len()).min(MAX_SHOWN_FIELDS);
         let names = (0..shown).filter_map(|field| container.field_name(field).ok());
-        let names: Vec<_> = names.map(|name| name.escape_ascii().to_string()).collect();
+        let names: Vec<_> = names.map(one_line).collect();
         let more = if fields > shown { ", …" } else { "" };
         format!(", and each file of a record is a sample: {}{more}", names.join(", "))
     }
@@ -324,7 +325,8 @@ impl Opened {
                 };
                 if !why.is_empty() {
                     return Err(Failure::usage(format!(
-                        "--suffix {suffix:?}: cannot end the name of a file: it {why}"
+                        "--suffix {}: cannot end the name of a file: it {why}",
+                        quoted(suffix)
                     )));
                 }
                 let dot = if suffix.is_empty() || suffix.starts_with('.') { "" } else { "." };

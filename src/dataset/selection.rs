@@ -4,6 +4,7 @@
 use super::open::{Opened, path_bytes};
 use crate::catalog::{Catalog, Dataset, Duplicates, NameError, Node, ROOT, Renamed, TreeBuilder};
 use crate::failure::{Exit, Failure};
+use crate::format::quoted;
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use std::path::{Path, PathBuf};
 
@@ -150,12 +151,13 @@ impl Selection {
         let stored = catalog.paths(&opened.dataset, &samples)?;
         let stored = samples.iter().zip(stored).map(|(sample, path)| {
             let (container, _) = opened.dataset.container_of(*sample).unwrap_or_default();
-            format!("{}: {:?}", opened.path_of(container), String::from_utf8_lossy(&path))
+            format!("{}: {}", opened.path_of(container), quoted(path))
         });
+        let path = quoted(path);
         let what = match &stored.collect::<Vec<_>>()[..] {
-            [one, other] => format!("{one} and {other} are both {path:?}"),
-            [one] => format!("{one} has the name of a directory, {path:?},"),
-            _ => format!("{path:?} is named twice"),
+            [one, other] => format!("{one} and {other} are both {path}"),
+            [one] => format!("{one} has the name of a directory, {path},"),
+            _ => format!("{path} is named twice"),
         };
         Ok(Failure::new(Exit::Malformed, format!("{what} with {self}, {REFUSED}")))
     }

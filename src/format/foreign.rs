@@ -1,6 +1,7 @@
 //! Files that people try to mount and that no format here reads: named by their first bytes, with what to do.
-//! Imports `error`, `magic` and `source`.
+//! Imports `bytes`, `error`, `magic` and `source`.
 
+use super::bytes::u32_at;
 use super::{Error, Source, magic};
 
 /// What a file is instead of a container.
@@ -16,6 +17,9 @@ const REPACK: &str = "unpack it, and pack the files with `ffrfs pack`, zip or ta
 const RECOMPRESS: &str = "decompress it, or compress it with xz or zstd";
 const DOWNLOAD: &str = "the download has failed: look at its text";
 const MOUNT: &str = "mount it with mount(8), or unpack it";
+const ATTACH: &str = "attach it with qemu-nbd and mount that, or unpack it";
+const AGE: &str = "decrypt it with age -d";
+const GPG: &str = "decrypt it with gpg -d";
 const KEEP: &str = "it is one sample: pack a directory of them with `ffrfs pack`, zip or tar";
 const LOAD: &str = "it is no dataset: programs that run models load it as it is";
 const EXPORT: &str = "write its samples to files, and pack them with `ffrfs pack`, zip or tar";
@@ -34,28 +38,50 @@ const ROWS: &[Row] = &[
     (0, b"070707", "a cpio archive", REPACK),
     (0, b"\xc7\x71", "a cpio archive", REPACK),
     (0, b"\xed\xab\xee\xdb", "an RPM package", REPACK),
+    (0, b"xar!", "a xar archive", REPACK),
     (0, b"\x04\x22\x4d\x18", "an lz4 file", "decompress it, or compress it with zstd"),
+    (0, b"\x02\x21\x4c\x18", "an lz4 file", "decompress it, or compress it with zstd"),
     (0, b"LZIP\x01", "an lzip file", "decompress it, or compress it with zstd or xz"),
     (0, b"\x89LZO\0\r\n\x1a\n", "an lzop file", "decompress it, or compress it with zstd"),
     (0, b"\x1f\x9d", "a file of compress(1)", "decompress it, or compress it with zstd or gzip"),
+    (0, b"age-encryption.org/", "a file encrypted with age", AGE),
+    (0, b"-----BEGIN AGE ENCRYPTED FILE-----", "a file encrypted with age", AGE),
+    (0, b"-----BEGIN PGP MESSAGE-----", "an OpenPGP message", GPG),
+    // Of a password, as gpg writes it: AES-256 and AES-128.
+    (0, b"\x8c\x0d\x04\x09\x03", "an OpenPGP message", GPG),
+    (0, b"\x8c\x0d\x04\x07\x03", "an OpenPGP message", GPG),
+    (0, b"Salted__", "a file encrypted with OpenSSL", "decrypt it with openssl enc -d"),
+    (0, b"LUKS\xba\xbe", "a LUKS image", "open it with cryptsetup, and mount that"),
     (0, b"hsqs", "a squashfs image", MOUNT),
+    (0, b"sqsh", "a squashfs image of a big-endian machine", REPACK),
     (0, b"DWARFS", "a dwarfs image", "mount it with dwarfs, or unpack it with dwarfsextract"),
     (1024, b"\xe2\xe1\xf5\xe0", "an erofs image", MOUNT),
     (1080, b"\x53\xef", "an ext2, ext3 or ext4 image", MOUNT),
     (0, b"XFSB", "an XFS image", MOUNT),
     (65_600, b"_BHRfS_M", "a btrfs image", MOUNT),
-    (0, b"QFI\xfb", "a qcow2 image", "attach it with qemu-nbd and mount that, or unpack it"),
+    (3, b"NTFS    ", "an NTFS image", MOUNT),
+    (3, b"EXFAT   ", "an exFAT image", MOUNT),
+    (0, b"QFI\xfb", "a qcow2 image", ATTACH),
+    (0, b"KDMV", "a VMDK image", ATTACH),
+    (64, b"\x7f\x10\xda\xbe", "a VDI image", ATTACH),
+    (0, b"conectix", "a VHD image", ATTACH),
+    (0, b"vhdxfile", "a VHDX image", ATTACH),
     (32_769, b"CD001", "an ISO 9660 image", MOUNT),
+    (32_769, b"BEA01", "a UDF image", MOUNT),
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
     (0, b"ORC", "ORC", EXPORT),
     (0, b"FEA1", "Feather of version 1", EXPORT),
     (0, b"Obj\x01", "Avro", EXPORT),
+    (0, b"SEQ\x04", "a SequenceFile of Hadoop", EXPORT),
+    (0, b"SEQ\x05", "a SequenceFile of Hadoop", EXPORT),
+    (0, b"SEQ\x06", "a SequenceFile of Hadoop", EXPORT),
     (0, b"CDF\x01", "NetCDF of the classic form", EXPORT),
     (0, b"CDF\x02", "NetCDF of the classic form", EXPORT),
     (0, b"CDF\x05", "NetCDF of the classic form", EXPORT),
     (0, b"MATLAB 5.0 MAT-file", "a MATLAB file of version 5", EXPORT),
     (0, b"GGUF", "a model in GGUF", LOAD),
     (128, b"DICM", "a DICOM image", KEEP),
+    (0, b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL image", KEEP),
     (0, b"\xde\xc0\xef\xbe", "the lock file of an LMDB database", "name its data.mdb"),
     (12, b"\xde\xc0\xef\xbe", "an LMDB database of a 32-bit machine", EXPORT),
     (16, b"\xbe\xef\xc0\xde", "an LMDB database of a big-endian machine", EXPORT),
@@ -66,8 +92,10 @@ const ROWS: &[Row] = &[
         "a pointer of Git LFS and not the file itself",
         "git lfs pull fetches the file",
     ),
-    (0, b"\x7fELF", "a program", "name the container"),
+    (0, b"\x7fELF", PROGRAM.0, PROGRAM.1),
 ];
+
+const PROGRAM: (&str, &str) = ("a program", "name the container");
 
 /// Marks and their places, the file's name and the advice.
 type Combined = (&'static [(usize, &'static [u8])], &'static str, &'static str);
@@ -80,6 +108,18 @@ const COMBINED: &[Combined] = &[
     // The usual properties and a whole dictionary, with no length or one below 2^48 bytes.
     (&[(0, b"\x5d\0\0"), (5, &[0xff; 8])], "an lzma file", RECOMPRESS),
     (&[(0, b"\x5d\0\0"), (11, b"\0\0")], "an lzma file", RECOMPRESS),
+    // A session key for an RSA key of 2048, 3072 and 4096 bits, and for one of Curve25519.
+    (&[(0, b"\x85\x01\x0c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
+    (&[(0, b"\x85\x01\x8c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
+    (&[(0, b"\x85\x02\x0c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
+    (&[(0, b"\x84\x5e\x03"), (11, b"\x12")], "an OpenPGP message", GPG),
+    (&[(54, b"FAT12   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
+    (&[(54, b"FAT16   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
+    (&[(82, b"FAT32   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
+    // The method stands between: `-lh5-`.
+    (&[(2, b"-lh"), (6, b"-")], "an LZH archive", REPACK),
+    // A header below 256 bytes, of the archive and not of a file in it.
+    (&[(0, b"\x60\xea"), (3, b"\0"), (10, b"\x02")], "an ARJ archive", REPACK),
 ];
 
 const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
@@ -112,7 +152,7 @@ pub(super) fn refuse_with_zip(source: &dyn Source) -> Option<Error> {
 }
 
 fn recognize(source: &dyn Source) -> Option<Foreign> {
-    let mut head = [0; 64];
+    let mut head = [0; 512];
     let head = read(source, 0, &mut head);
     let has = |&(at, mark, ..): &Row| match head.get(at..) {
         Some(rest) if rest.len() >= mark.len() => rest.starts_with(mark),
@@ -126,8 +166,26 @@ fn recognize(source: &dyn Source) -> Option<Foreign> {
         let row = COMBINED.iter().find(|(marks, ..)| has_all(marks));
         row.map(|&(_, name, advice)| (name, advice))
     });
+    let row = row.or_else(|| of_a_program(source, head)).or_else(|| of_an_array(source, head));
     let row = row.or_else(|| of_a_page(source));
     row.map(|(name, advice)| Foreign { name, advice }).or_else(|| of_a_sample(head))
+}
+
+/// A program of Windows: its header is where that of DOS says.
+fn of_a_program(source: &dyn Source, head: &[u8]) -> Option<(&'static str, &'static str)> {
+    let at = u32_at(head, 60).filter(|_| head.starts_with(b"MZ"))?;
+    (read(source, at.into(), &mut [0; 4]) == b"PE\0\0").then_some(PROGRAM)
+}
+
+/// IDX, as MNIST is: bytes in a shape that takes the whole file.
+fn of_an_array(source: &dyn Source, head: &[u8]) -> Option<(&'static str, &'static str)> {
+    let (mark, lengths) = head.as_chunks::<4>().0.split_first()?;
+    let [0, 0, 8, rank @ 1..=4] = *mark else { return None };
+    let lengths = lengths.get(..usize::from(rank))?.iter().copied().map(u32::from_be_bytes);
+    let bytes = lengths.map(u64::from).try_fold(1, u64::checked_mul)?;
+    let header_bytes = u64::from(rank).saturating_mul(4).saturating_add(4);
+    let is_whole = source.len().checked_sub(header_bytes) == Some(bytes);
+    is_whole.then_some(("an IDX file", EXPORT))
 }
 
 /// What servers answer in place of a file.
@@ -326,6 +384,20 @@ mod tests {
         }
     }
 
+    /// The first sector of a file system that has this name at this place.
+    fn boot_sector(at: usize, name: &[u8]) -> Vec<u8> {
+        let mut sector = b"\xeb\x3c\x90mkfs.fat".to_vec();
+        sector.resize(at, 0);
+        sector.extend_from_slice(name);
+        sector.resize(510, 0);
+        [&sector[..], b"\x55\xaa"].concat()
+    }
+
+    /// A program of DOS, and what it names at byte 64.
+    fn program(header: &[u8]) -> Vec<u8> {
+        [&b"MZ"[..], &[0; 58], b"\x40\0\0\0", header].concat()
+    }
+
     #[test]
     fn what_is_told_by_more_than_one_mark_is_named() {
         let stream = b"\xff\xff\xff\xff\x78\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0";
@@ -336,6 +408,18 @@ mod tests {
             (lzma, "an lzma file"),
             (sized, "an lzma file"),
             (b"BM\x36\x10\0\0\0\0\0\0\x36\0\0\0", "a BMP image"),
+            (b"\x85\x01\x0c\x0312345678\x01\x08\0", "an OpenPGP message"),
+            (b"\x85\x01\x8c\x0312345678\x01\x0b\xff", "an OpenPGP message"),
+            (b"\x85\x02\x0c\x0312345678\x01\x10\0", "an OpenPGP message"),
+            (b"\x84\x5e\x0312345678\x12\x01\x07", "an OpenPGP message"),
+            (&boot_sector(54, b"FAT12   "), "a FAT image"),
+            (&boot_sector(54, b"FAT16   "), "a FAT image"),
+            (&boot_sector(82, b"FAT32   "), "a FAT image"),
+            (b"\x20\x10-lh5-\0\0", "an LZH archive"),
+            (b"\x60\xea\x2a\0\x1e\x0b\x01\0\x10\0\x02\0", "an ARJ archive"),
+            (b"\0\0\x08\x01\0\0\0\x05abcde", "an IDX file"),
+            (b"\0\0\x08\x03\0\0\0\x01\0\0\0\x02\0\0\0\x02abcd", "an IDX file"),
+            (&program(b"PE\0\0"), "a program"),
             (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC image"),
             (b"\0\0\0\x18ftypmif1\0\0\0\0", "a HEIC image"),
             (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "a HEIC image"),
@@ -393,7 +477,21 @@ mod tests {
 
     #[test]
     fn other_bytes_are_of_no_known_format() {
-        for bytes in [b"7z".to_vec(), vec![1; 100], vec![0; 33_000], b"text\xff\n\n\n".to_vec()] {
+        let others: [&[u8]; 11] = [
+            b"7z",
+            &[1; 100],
+            &[0; 33_000],
+            b"text\xff\n\n\n",
+            // Each lacks a mark, or a byte.
+            b"\x85\x01\x0c\x0312345678\x02\x08\0",
+            &boot_sector(54, b"FAT16"),
+            b"\x60\xea\x2a\0\x1e\x0b\x01\0\x10\0\x01\0",
+            b"\0\0\x08\x01\0\0\0\x06abcde",
+            b"\0\0\x08\x05\0\0\0\x06abcdef",
+            b"\0\0\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            &program(b"NE\0\0"),
+        ];
+        for bytes in others.map(<[u8]>::to_vec) {
             let said = message(bytes);
             assert!(said.contains("of no known format"), "{said}");
         }

@@ -80,6 +80,7 @@ pub mod tar;
 #[cfg(test)]
 mod testing;
 pub mod tfrecord;
+mod visible;
 pub mod write;
 pub mod zip;
 
@@ -96,6 +97,7 @@ pub use part_name::PartName;
 pub use recognize::{has_known_extension, open, or_zip, recognize};
 pub use sample::{Content, Piece, Sample};
 pub use source::{MemorySource, SliceSource, Source, Table};
+pub(crate) use visible::{one_line, quoted, visible, visible_json};
 pub use write::{
     Grouping, Holds, Input, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS,
     WriteFormat, WriteList, writer_named,

@@ -2,7 +2,7 @@
 
 use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot};
 use crate::catalog::{Catalog, Dataset, Renamed};
-use crate::format::{IndexChecksum, PartName};
+use crate::format::{IndexChecksum, PartName, visible_json};
 use crate::store::remote::RemoteFigures;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -172,7 +172,17 @@ pub fn lossy<P: AsRef<Path>, S: Serializer>(path: &P, to: S) -> Result<S::Ok, S:
 
 /// JSON for people: indented, with a newline at the end.
 pub fn json(value: &impl Serialize) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    ended(serde_json::to_vec_pretty(value))
+}
+
+/// JSON for programs: one line, with a newline at the end.
+pub fn json_line(value: &impl Serialize) -> Vec<u8> {
+    ended(serde_json::to_vec(value))
+}
+
+/// It may be printed on a terminal.
+fn ended(json: serde_json::Result<Vec<u8>>) -> Vec<u8> {
+    let mut text = visible_json(&json.unwrap_or_default()).into_owned();
     text.push(b'\n');
     text
 }

@@ -120,7 +120,7 @@ fn what_cannot_be_mounted_is_a_problem() {
     assert_eq!(check(&checks, "x.rar")["advice"], "", "no word of damage");
     fs::remove_file(&foreign).unwrap();
     let outcome = run(Command::new(FFRFS).arg("doctor").arg(&missing));
-    assert!(outcome.text().contains("missing??[31m.ffr"), "{}", outcome.text());
+    assert!(outcome.text().contains(r"missing\x0a\x1b[31m.ffr"), "{}", outcome.text());
     fs::remove_file(&junk).unwrap();
     let (_, checks) = doctor(&[directory.path()]);
     is(&checks, directory.path().to_str().unwrap(), "ok", "nothing is mounted");
@@ -230,6 +230,13 @@ fn without_journald_and_syslog_messages_go_to_a_file_of_the_user_and_doctor_says
     assert!(text.contains("mounted on"), "{text}");
     let host = run(Command::new(FFRFS).arg("doctor").env("XDG_STATE_HOME", &state));
     assert!(host.text().contains(&format!("they go to {}", log.display())), "{}", host.text());
+    // In a file there can be no other one.
+    let host = run(Command::new(FFRFS).arg("doctor").env("XDG_STATE_HOME", &container));
+    let nowhere = format!(
+        "{}/ffrfs/ffrfs.log cannot be written (Not a directory): they go nowhere; --log-file FILE",
+        container.display()
+    );
+    assert!(host.text().contains(&nowhere), "{}", host.text());
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use crate::daemon::trace::{Sink, outcome};
 use crate::failure::Failure;
+use crate::format::one_line;
+use crate::vfs::report;
 use crate::vfs::{TraceEvent, TraceStore};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -56,8 +58,7 @@ impl Sink for Lines {
 impl Sink for Json {
     fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure> {
         let timed = Timed { unix_ns: epoch_unix_ns.saturating_add(event.start_ns), event };
-        serde_json::to_writer(&mut self.0, &timed).map_err(|e| failed(e.into()))?;
-        self.0.write_all(b"\n").map_err(failed)
+        self.0.write_all(&report::json_line(&timed)).map_err(failed)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -83,7 +84,7 @@ fn line(event: &TraceEvent, epoch_unix_ns: u64) -> String {
         event.pid,
         event.operation,
         event.offset,
-        printable(path)
+        one_line(path)
     );
     if let Some(more) = event.samples.and_then(|samples| samples.checked_sub(1)).filter(|n| *n > 0)
     {
@@ -122,17 +123,6 @@ fn latency(time: Duration) -> String {
     format!("{value:.decimals$}{unit}")
 }
 
-/// Control characters in a name must not reach the terminal, nor split the line.
-fn printable(path: &str) -> String {
-    path.chars().fold(String::with_capacity(path.len()), |mut out, c| {
-        match c.is_control() {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
-        out
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,7 +153,7 @@ mod tests {
         assert_eq!(
             line(&event(), epoch),
             "01:02:03.000001       42 read                4096    110000   1.23ms ok      \
-             cat/\\u{1b}[2J\\n1.jpg"
+             cat/\\x1b[2J\\x0a1.jpg"
         );
         let failed = TraceEvent { errno: libc::EIO, bytes: 0, path: None, ..event() };
         assert!(line(&failed, epoch).ends_with("        -   1.23ms EIO     ?"));

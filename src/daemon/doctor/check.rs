@@ -1,6 +1,7 @@
 //! What `doctor` reports: a [`Check`], and what the checks share for reading files of `/proc` and `/sys`.
 
 use crate::failure::without_numbers;
+use crate::format::one_line;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -50,7 +51,7 @@ impl Check {
         Self::new(check, State::Problem, found, advice)
     }
 
-    /// Control characters, which file contents and paths may hold, are replaced: a check stays one line. Errors of the
+    /// Control characters, which file contents and paths may hold, are escaped: a check stays one line. Errors of the
     /// system stand without their numbers.
     fn new(
         check: impl Into<String>,
@@ -58,7 +59,7 @@ impl Check {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        let clean = |text: String| without_numbers(text).replace(char::is_control, "?");
+        let clean = |text: String| one_line(without_numbers(text));
         let (check, found, advice) = (check.into(), found.into(), advice.into());
         Self { check: clean(check), state, found: clean(found), advice: clean(advice) }
     }
@@ -90,7 +91,7 @@ mod tests {
     fn a_check_stays_one_line_whatever_was_found() {
         let check = Check::problem("a\nb", "\x1b[31mred\r\n", "do\tit");
         let Check { check, found, advice, .. } = &check;
-        assert_eq!([check, found, advice], ["a?b", "?[31mred??", "do?it"]);
+        assert_eq!([check, found, advice], ["a\\x0ab", "\\x1b[31mred\\x0d\\x0a", "do\\x09it"]);
     }
 
     #[test]

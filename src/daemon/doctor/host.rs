@@ -8,10 +8,13 @@ use crate::io::page_bytes;
 use crate::io::process::procfs;
 use crate::transport::support::{self, Obstacle};
 use crate::transport::{MAX_BACKGROUND, uring_support};
+use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::unistd::{AccessFlags, access};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 const SET_USER_ID: u32 = 0o4000;
 /// The largest request that a mount agrees on.
@@ -244,14 +247,29 @@ fn transport(support: Result<String, Obstacle>) -> Check {
 fn log(destination: Destination) -> Check {
     let name = "messages of mounts";
     match destination {
-        Destination::State(path) => Check::note(
-            name,
-            format!("no journald and no syslog here: they go to {}", path.display()),
-            "--log-file FILE names another file",
-        ),
+        Destination::State(path) => {
+            let (shown, advice) = (path.display(), "--log-file FILE names another file");
+            let found = match may_write(&path) {
+                Ok(()) => format!("no journald and no syslog here: they go to {shown}"),
+                Err(error) => format!(
+                    "no journald and no syslog here, and {shown} cannot be written ({error}): they go nowhere"
+                ),
+            };
+            Check::note(name, found, advice)
+        }
         Destination::Journal => Check::ok(name, "journald (journalctl -t ffrfs)"),
         other => Check::ok(name, other.to_string()),
     }
+}
+
+/// Whether a file can be written, or made together with the directories that are missing. Makes nothing.
+fn may_write(path: &Path) -> io::Result<()> {
+    let answers = path.ancestors().map(|place| match place == path {
+        true => access(place, AccessFlags::W_OK),
+        false => access(place, AccessFlags::W_OK | AccessFlags::X_OK),
+    });
+    let mut of_what_exists = answers.filter(|may| *may != Err(Errno::ENOENT));
+    Ok(of_what_exists.next().unwrap_or(Err(Errno::ENOENT))?)
 }
 
 fn limit(name: &str, resource: Resource, show: fn(u64) -> String) -> Option<Check> {
@@ -420,8 +438,18 @@ mod tests {
     fn a_log_that_is_not_where_people_look_is_noted() {
         is(&log(Destination::Journal), State::Ok, &["journald"]);
         is(&log(Destination::Syslog), State::Ok, &["syslog"]);
-        let state = Destination::State("/home/u/.local/state/ffrfs/ffrfs.log".into());
-        is(&log(state), State::Note, &["/home/u/.local/state/ffrfs/ffrfs.log", "--log-file"]);
+        let directory = tempfile::tempdir().unwrap();
+        let log_in = |state: &str| {
+            let path = directory.path().join(state).join("ffrfs/ffrfs.log");
+            (path.display().to_string(), log(Destination::State(path)))
+        };
+        let (path, check) = log_in("state");
+        is(&check, State::Note, &[&format!("they go to {path}"), "--log-file"]);
+        assert!(!directory.path().join("state").exists(), "doctor makes nothing");
+        fs::write(directory.path().join("file"), "").unwrap();
+        let (path, check) = log_in("file");
+        let found = format!("{path} cannot be written (Not a directory): they go nowhere");
+        is(&check, State::Note, &[&found, "--log-file"]);
     }
 
     #[test]

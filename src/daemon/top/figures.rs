@@ -2,8 +2,10 @@
 
 use super::sample::Sample;
 use crate::daemon::figures::{hit_rate, requests};
+use crate::format::one_line;
 use crate::vfs::report::{MountInfo, MountStats};
 use std::collections::VecDeque;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -32,7 +34,7 @@ pub(crate) struct MountFigures {
 impl MountFigures {
     pub(crate) fn new(point: &Path) -> Self {
         Self {
-            point: clean(&point.to_string_lossy()),
+            point: one_line(point.as_os_str().as_bytes()),
             info: MountInfo::default(),
             stats: None,
             delta: MountStats::default(),
@@ -49,7 +51,7 @@ impl MountFigures {
         self.answered_at = Instant::now();
         match sample {
             Ok(sample) => self.add(sample),
-            Err(why) => self.gone = Some(clean(&why)),
+            Err(why) => self.gone = Some(one_line(why)),
         }
     }
 
@@ -67,7 +69,7 @@ impl MountFigures {
         let (bytes, files) = (self.rate(self.delta.counters.bytes_served), self.files_a_second());
         push(&mut self.kilobytes, (bytes / 1e3).round() as u64);
         push(&mut self.files, files.round() as u64);
-        self.bad = bad.iter().map(|line| clean(line)).collect();
+        self.bad = bad.iter().map(one_line).collect();
         (self.info, self.stats, self.gone) = (info, Some(stats), None);
     }
 
@@ -98,11 +100,6 @@ fn push(history: &mut VecDeque<u64>, value: u64) {
         history.pop_front();
     }
     history.push_back(value);
-}
-
-/// Without control characters, which a terminal would obey.
-fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::super::name::FieldNames;
 use super::super::reader::Reader;
-use super::super::{View, npy};
+use super::super::{View, npy, quoted};
 use super::Result;
 
 /// A descriptor.
@@ -129,7 +129,7 @@ fn field(
         4 | 6 => {
             let Some((descr, shape, bytes)) = array(arguments) else {
                 let arguments_at = at.saturating_add(ARGUMENTS_AT as u64);
-                let found = format!("other arguments of {:?}", String::from_utf8_lossy(name));
+                let found = format!("other arguments of {}", quoted(name));
                 let expected = "the shape and the plain type of an array";
                 return Err(reader.malformed(arguments_at, expected, found, ""));
             };
@@ -138,7 +138,7 @@ fn field(
         }
         _ => {
             let custom = if *code == 255 { " (custom)" } else { "" };
-            let found = format!("type {code}{custom} of {:?}", String::from_utf8_lossy(name));
+            let found = format!("type {code}{custom} of {}", quoted(name));
             return Err(reader.malformed(at, "a field of a type of FFCV's own, 0 to 6", found, ""));
         }
     };

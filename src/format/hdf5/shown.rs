@@ -15,7 +15,7 @@ use super::table;
 use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
 use crate::format::counted;
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
-use crate::format::{OpenOptions, View};
+use crate::format::{OpenOptions, View, quoted};
 
 /// Elements that are read when a file is opened: text, and references to values.
 const MAX_ELEMENT_BYTES: u64 = 256 << 20;
@@ -125,16 +125,15 @@ impl<'a> Builder<'a> {
             }
             Err(refusal) => Err(refusal),
         };
-        let name = String::from_utf8_lossy(name);
         match shown {
             Ok(()) => (),
             Err(Refusal::Malformed(error)) if !self.options.allow_damaged => return Err(error),
             Err(Refusal::Malformed(error)) => {
-                self.notes.add(|| format!("{name:?} is left out: {error}"));
+                self.notes.add(|| format!("{} is left out: {error}", quoted(name)));
                 return Ok(None);
             }
             Err(Refusal::Unsupported(why)) => {
-                self.notes.add(|| format!("{name:?} is left out: {why}"));
+                self.notes.add(|| format!("{} is left out: {why}", quoted(name)));
                 return Ok(None);
             }
         }
@@ -154,7 +153,7 @@ impl<'a> Builder<'a> {
         let is_shown = self.options.view != View::Raw && !self.shown.last().is_none_or(is_damaged);
         let Some(what) = dataset.datatype.unknown().filter(|_| is_shown) else { return };
         let shown = "for which NumPy has no type: they are shown as bytes (|V)";
-        self.notes.add(|| format!("{:?} has {what}, {shown}", String::from_utf8_lossy(name)));
+        self.notes.add(|| format!("{} has {what}, {shown}", quoted(name)));
     }
 
     fn dataset(&mut self, name: &[u8], dataset: &Dataset) -> Result<(), Refusal> {
@@ -228,8 +227,7 @@ impl<'a> Builder<'a> {
         shown: (bool, &'static str),
         why: &str,
     ) {
-        let name = String::from_utf8_lossy(name);
-        self.notes.add(|| format!("{name:?} cannot be read: {why}"));
+        self.notes.add(|| format!("{} cannot be read: {why}", quoted(name)));
         self.push(count, 0, shown, Content::Damaged { bytes });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Imports groups and messages of this directory.
 
-use super::super::Result;
+use super::super::{Result, quoted};
 use super::dataset::Dataset;
 use super::group::{self, Link, Target};
 use super::input::Input;
@@ -95,7 +95,7 @@ impl Walk<'_, '_> {
     /// Says something of what lies in a group under a name.
     fn note(&mut self, parent: u32, name: &[u8], text: impl FnOnce() -> String) {
         let Tree { names, notes } = &mut self.tree;
-        notes.add(|| format!("{:?} {}", shown(&path_of(names, parent, name)), text()));
+        notes.add(|| format!("{} {}", quoted(path_of(names, parent, name)), text()));
     }
 
     fn push(&mut self, parent: u32, name: &[u8], entry: Entry) -> u32 {
@@ -113,7 +113,8 @@ impl Walk<'_, '_> {
         }
         match link.target {
             Target::External(target) => {
-                let text = || format!("is a link to {target:?}, which is not followed");
+                let text =
+                    || format!("is a link to {}, which is not followed", quoted(target.as_bytes()));
                 self.note(parent, &link.name, text);
             }
             Target::Soft(path) => {
@@ -200,10 +201,6 @@ fn path_of(names: &[Name], parent: u32, name: &[u8]) -> Vec<u8> {
     }
     parts.reverse();
     parts.join(&b'/')
-}
-
-fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Follows soft links.

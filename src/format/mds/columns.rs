@@ -7,6 +7,7 @@ use crate::format::counted;
 use crate::format::ending;
 use crate::format::npy;
 use crate::format::pickled;
+use crate::format::quoted;
 use crate::format::records::{Builder, Row};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -133,7 +134,8 @@ pub(super) fn read(json: &[u8], shown: Shown) -> Result<(Vec<Column>, Vec<String
             true => Kind::Stored(ending::NONE),
             false if shown.is_unpickled && encoding == "pkl" && !name.is_empty() => Kind::Pickle,
             false => kind_of(&encoding).unwrap_or_else(|| {
-                unknown.push(format!("{name:?} is of the unknown encoding {encoding:?}"));
+                let (name, encoding) = (quoted(&name), quoted(&encoding));
+                unknown.push(format!("{name} is of the unknown encoding {encoding}"));
                 Kind::Stored(ending::BIN)
             }),
         };

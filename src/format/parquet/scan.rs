@@ -16,6 +16,7 @@ use super::units::{Kind, MAX_SLOTS, SLOT_BYTES, Unit, Units};
 use super::{NAME, Parquet, footer};
 use crate::format::counted;
 use crate::format::ending;
+use crate::format::one_line;
 use crate::format::records::{Builder, Record, Row};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 
@@ -97,7 +98,7 @@ impl Adding<'_> {
     /// The path of the column, for messages.
     fn path(&self) -> String {
         let parts = [&self.parts[..], &[self.last]].concat();
-        parts.join(&b'/').escape_ascii().to_string()
+        one_line(parts.join(&b'/'))
     }
 }
 
@@ -299,7 +300,7 @@ impl<'a> Scan<'a> {
             match passed {
                 Ok(()) => (),
                 Err(Error::Malformed { part, format, offset_bytes, expected, found, hint }) => {
-                    let column = adding.last.escape_ascii();
+                    let column = one_line(adding.last);
                     let expected = format!("{expected} (column {column}, row {number})");
                     let error =
                         Error::Malformed { part, format, offset_bytes, expected, found, hint };

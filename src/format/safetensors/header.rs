@@ -8,7 +8,7 @@
 //! Imports the reader and the errors of this room.
 
 use super::super::reader::Reader;
-use super::super::{Error, Result};
+use super::super::{Error, Result, quoted};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -191,7 +191,7 @@ fn check_names(reader: Reader<'_>, tensors: &[Tensor]) -> Result<()> {
     sorted.sort_unstable_by(|a, b| (&a.name, a.described_at).cmp(&(&b.name, b.described_at)));
     for (tensor, next) in sorted.iter().zip(sorted.iter().skip(1)) {
         if tensor.name == next.name {
-            let found = format!("a second {:?}", next.name);
+            let found = format!("a second {}", quoted(next.name.as_bytes()));
             let expected = "each tensor once";
             return Err(reader.malformed(next.described_at, expected, found, ""));
         }

@@ -16,7 +16,7 @@ use super::{
     Container, Content, Detected, Format, IndexChecksum, Member, Names, Node, OpenOptions, Result,
     Sample, Source, View, npy,
 };
-use crate::format::counted;
+use crate::format::{counted, quoted};
 use header::{Header, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -251,21 +251,21 @@ fn read_header(reader: Reader<'_>) -> Result<(Vec<u8>, u64)> {
 /// file, and are as many as its type and shape ask for.
 fn check(reader: Reader<'_>, tensor: &Tensor, end: u64, data_bytes: u64) -> Result<()> {
     let (first, last) = tensor.data;
-    let (at, name) = (tensor.described_at, &tensor.name);
+    let (at, name) = (tensor.described_at, || quoted(tensor.name.as_bytes()));
     if last > data_bytes || first > last {
-        let expected = format!("{name:?} within the {} of data", counted(data_bytes, "byte"));
+        let expected = format!("{} within the {} of data", name(), counted(data_bytes, "byte"));
         let hint = if first > last { ALLOW_DAMAGED } else { TRUNCATED };
         return Err(reader.malformed(at, expected, format!("{first} to {last}"), hint));
     }
     if first != end {
-        let expected = format!("the data of {name:?} to begin at {end}");
+        let expected = format!("the data of {} to begin at {end}", name());
         return Err(reader.malformed(at, expected, first.to_string(), ALLOW_DAMAGED));
     }
     let size = last.saturating_sub(first);
     if tensor.dtype.row().is_some() && tensor.bytes() != Some(size) {
         let bytes = tensor.bytes().map_or("whole".to_owned(), |bytes| bytes.to_string());
         let expected =
-            format!("{} of {name:?}, as its type and shape ask for", counted(bytes, "byte"));
+            format!("{} of {}, as its type and shape ask for", counted(bytes, "byte"), name());
         return Err(reader.malformed(at, expected, counted(size, "byte"), ALLOW_DAMAGED));
     }
     Ok(())

@@ -8,7 +8,7 @@
 
 use super::super::reader::Reader;
 use super::Result;
-use crate::format::counted;
+use crate::format::{counted, quoted};
 use std::collections::HashSet;
 
 const STRING: u8 = 0x02;
@@ -54,7 +54,7 @@ pub(super) fn entries(reader: Reader<'_>, start: u64, end: u64) -> Result<Vec<En
             return Err(reader.malformed(element.at, expected, "more", ""));
         }
         if !keys.insert(element.name.clone()) {
-            let found = format!("{:?} again", String::from_utf8_lossy(&element.name));
+            let found = format!("{} again", quoted(&element.name));
             return Err(reader.malformed(element.at, "each key once", found, ""));
         }
         entries.push(top.entry(element.name)?);
@@ -154,8 +154,7 @@ impl<'a> Document<'a> {
             return Ok(());
         }
         let expected = format!("{what} (BSON type {kind:#04x})");
-        let name = String::from_utf8_lossy(&element.name);
-        let found = format!("type {:#04x} for {name:?}", element.kind);
+        let found = format!("type {:#04x} for {}", element.kind, quoted(&element.name));
         Err(self.reader.malformed(element.at, expected, found, ""))
     }
 
@@ -181,14 +180,14 @@ impl<'a> Document<'a> {
                 _ => false,
             };
             if !is_first {
-                let found = format!("{:?}", String::from_utf8_lossy(&element.name));
+                let found = quoted(&element.name);
                 let expected = "offset, size and dtype, each once";
                 return Err(self.reader.malformed(element.at, expected, found, ""));
             }
         }
         self.at = inner.end;
         let (Some(offsets), Some(sizes), Some(dtype)) = (offsets, sizes, dtype) else {
-            let found = format!("not all of them for {:?}", String::from_utf8_lossy(&key));
+            let found = format!("not all of them for {}", quoted(&key));
             return Err(self.reader.malformed(start, "offset, size and dtype", found, ""));
         };
         Ok(Entry { key, offsets, sizes, dtype })

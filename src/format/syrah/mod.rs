@@ -18,7 +18,7 @@ use super::{
     Container, Content, Detected, Error, Format, IndexChecksum, Names, OpenOptions, Result, Sample,
     Source, Table, View, npy,
 };
-use crate::format::{counted, one_or_many};
+use crate::format::{counted, one_or_many, quoted};
 use bson::{Binary, Entry};
 use std::sync::Arc;
 
@@ -258,9 +258,8 @@ impl SyrahFile {
             None if entry.dtype == b"str" => (Shown::Stored, &[".txt"][..]),
             None => {
                 self.warn(|| {
-                    let key = String::from_utf8_lossy(&entry.key);
-                    let dtype = String::from_utf8_lossy(&entry.dtype);
-                    format!("{key:?} is of the unknown type {dtype:?}: shown as it is stored")
+                    let (key, dtype) = (quoted(&entry.key), quoted(&entry.dtype));
+                    format!("{key} is of the unknown type {dtype}: shown as it is stored")
                 });
                 (Shown::Stored, &[""][..])
             }
@@ -303,11 +302,11 @@ impl SyrahFile {
             }
             first = first.saturating_add(count);
         }
-        let name = String::from_utf8_lossy(&entry.key);
+        let name = quoted(&entry.key);
         if outside > 0 {
             self.warn(|| {
                 format!(
-                    "{name:?}: {} outside the data",
+                    "{name}: {} outside the data",
                     one_or_many(outside, "array lies", "arrays lie")
                 )
             });
@@ -316,7 +315,7 @@ impl SyrahFile {
             self.warn(|| {
                 let dtype = String::from_utf8_lossy(&entry.dtype);
                 format!(
-                    "{name:?}: {} a part of an element of {dtype}: shown as stored",
+                    "{name}: {} a part of an element of {dtype}: shown as stored",
                     one_or_many(odd, "array holds", "arrays hold")
                 )
             });
@@ -326,8 +325,8 @@ impl SyrahFile {
 
     fn outside(&self, reader: Reader<'_>, entry: &Entry, item: u64, extent: Extent) -> Error {
         let at = entry.offsets.offset_bytes.saturating_add(item.saturating_mul(8));
-        let key = String::from_utf8_lossy(&entry.key);
-        let expected = format!("{key:?} of item {item} within {HEAD_BYTES}..{}", self.data_end);
+        let key = quoted(&entry.key);
+        let expected = format!("{key} of item {item} within {HEAD_BYTES}..{}", self.data_end);
         let found = format!("{} at {}", counted(extent.size, "byte"), extent.offset);
         let hint = " (--allow-damaged serves the arrays that are whole)";
         reader.malformed(at, expected, found, hint)

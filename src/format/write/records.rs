@@ -4,7 +4,7 @@
 //! A record is held in memory until it is whole. Imports `npy`, `ending` and `name` of this room.
 
 use super::{Announced, Grouping, MemberWriter, NewMember, NewNode, invalid};
-use crate::format::{ending, npy};
+use crate::format::{ending, npy, quoted};
 use std::io;
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ impl<'a> Field<'a> {
 
     /// An error of this field.
     pub(in crate::format) fn invalid(&self, why: impl std::fmt::Display) -> io::Error {
-        invalid(&format!("field {:?}: {why}", self.name))
+        invalid(&format!("field {}: {why}", quoted(self.name)))
     }
 }
 
@@ -52,8 +52,9 @@ pub(in crate::format) fn in_order<'f, 'a, 'n>(
 ) -> io::Result<Vec<&'f Field<'a>>> {
     let ordered = names.clone().map(|name| {
         let field = fields.iter().find(|field| field.name == name);
-        field
-            .ok_or_else(|| invalid(&format!("there is no field {name:?}, as the first sample has")))
+        field.ok_or_else(|| {
+            invalid(&format!("there is no field {}, as the first sample has", quoted(name)))
+        })
     });
     let ordered = ordered.collect::<io::Result<Vec<_>>>()?;
     let is_new = |field: &&Field| names.clone().all(|name| name != field.name);
@@ -157,7 +158,9 @@ fn fields<'a>(
     let mut names: Vec<_> = fields.iter().map(|field| field.name).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair.first() == pair.last()) {
-        Some(pair) => Err(invalid(&format!("two fields are called {:?}", pair.first()))),
+        Some(pair) => {
+            Err(invalid(&format!("two fields are called {}", quoted(pair.first().unwrap_or(&"")))))
+        }
         None => Ok(fields),
     }
 }

@@ -33,8 +33,8 @@ use super::{
 };
 use crate::format::bytes::u16_at;
 use crate::format::charset::Charset;
-use crate::format::counted;
 use crate::format::reader::Reader;
+use crate::format::{counted, quoted};
 use crypto::Lock;
 use links::{HardLinks, Targets};
 use method::{Fault, Method};
@@ -274,9 +274,8 @@ impl ZipFile {
             // Some tools write a name here without its special characters, and a Unicode field.
             let is_rewritten = record::field(row.extra, record::EXTRA_UNICODE_PATH).is_some();
             if local_name != row.name && !is_rewritten && !is_masked(head) {
-                let shown = String::from_utf8_lossy(local_name).into_owned();
-                let expected = String::from_utf8_lossy(row.name).into_owned();
-                return wrong(&format!("the header of {expected:?}"), format!("that of {shown:?}"));
+                let (expected, shown) = (quoted(row.name), quoted(local_name));
+                return wrong(&format!("the header of {expected}"), format!("that of {shown}"));
             }
         }
         self.guessed_extra_bytes.store(extra_bytes.into(), Ordering::Relaxed);

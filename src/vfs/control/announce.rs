@@ -6,7 +6,7 @@
 //! | raw | sample numbers as little-endian u64 | the first write has one, as every number below 2^56 |
 
 use super::Errno;
-use crate::format::one_or_many;
+use crate::format::{one_or_many, quoted};
 
 /// A longer line is no path.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -204,8 +204,7 @@ impl Parser {
 
 /// A line as a message names it.
 fn named(number: u64, line: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
-    format!("line {number}: {shown:?}")
+    format!("line {number}: {}", quoted(&line[..line.len().min(SHOWN_BYTES)]))
 }
 
 fn refused(errno: Errno, item: String) -> Refused {

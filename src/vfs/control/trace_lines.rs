@@ -5,6 +5,7 @@ use crate::catalog::Node;
 use crate::store::remote::Request;
 use crate::vfs::Operation;
 use crate::vfs::inode::Inode;
+use crate::vfs::report;
 use crate::vfs::trace::{Event, Page, Subject, TRACED_FOR};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -120,10 +121,10 @@ impl Control {
             lost: page.lost,
             has_more: page.has_more,
         };
-        let mut out = line(&head);
+        let mut out = report::json_line(&head);
         let paths = self.paths_in(&page);
         for (number, event) in &page.events {
-            out.extend(line(&self.line_of(*number, event, &paths)));
+            out.extend(report::json_line(&self.line_of(*number, event, &paths)));
         }
         (out, page.last)
     }
@@ -219,10 +220,4 @@ fn below(directory: Option<&str>, name: &[u8]) -> String {
         None | Some(".") => name.into_owned(),
         Some(directory) => format!("{directory}/{name}"),
     }
-}
-
-fn line(value: &impl Serialize) -> Vec<u8> {
-    let mut text = serde_json::to_vec(value).unwrap_or_default();
-    text.push(b'\n');
-    text
 }

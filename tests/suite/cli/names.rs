@@ -121,6 +121,55 @@ fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
     assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
 }
 
+/// Whether a terminal obeys nothing of a text but its line breaks.
+fn is_tame(text: &str) -> bool {
+    let is_obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}');
+    !text.chars().any(|c| c != '\n' && is_obeyed(c))
+}
+
+#[test]
+fn control_characters_of_names_are_written_in_one_way_and_in_json_as_it_escapes_them() {
+    let directory = temp_dir();
+    let name = "a\x1b[31m\u{7f}\u{9b}\u{202e}b";
+    let shown = r#""a\x1b[31m\x7f\x9b\u{202e}b""#;
+    let source = tar(&directory.path().join("x\n\x1bc.tar"), &[name, name]);
+    let info = on("info", &source, &[]).ok().text();
+    for part in [r"x\x0a\x1bc.tar: ", &format!("another {shown} is not shown\n")] {
+        assert!(info.contains(part) && is_tame(&info), "{part}: {info:?}");
+    }
+    let twice = on("ls", &source, &["--dup", "error"]);
+    refused(&twice, 3, &[r"x\x0a\x1bc.tar: ", &format!("two members are named {shown}")]);
+    assert!(is_tame(&twice.stderr), "{:?}", twice.stderr);
+    for command in ["info", "verify", "ls"] {
+        let json = on(command, &source, &["--json"]).ok().text();
+        assert!(is_tame(&json), "{command}: {json:?}");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        assert!(command != "ls" || json["path"] == name, "the same name: {json}");
+    }
+}
+
+#[test]
+fn messages_of_paths_with_line_breaks_and_control_characters_stay_one_line() {
+    let directory = temp_dir();
+    let odd = directory.path().join("m\n\x1bc\u{9b}");
+    let shown = r"m\x0a\x1bc\x9b";
+    fs::create_dir(&odd).unwrap();
+    let missing = odd.join("missing");
+    for (outcome, code) in [
+        (on("info", &odd.join("missing.zip"), &[]), 2),
+        (ffrfs(&[Path::new("umount"), &odd]), 5),
+        (ffrfs(&[Path::new("stats"), &odd]), 5),
+    ] {
+        refused(&outcome, code, &[shown]);
+        assert!(is_tame(&outcome.stderr), "{:?}", outcome.stderr);
+    }
+    let mount = ffrfs(&[Path::new("mount"), &fixture("basic.ffr"), &missing]);
+    assert_ne!(mount.code, 0, "there is no mount point");
+    let said = &mount.stderr;
+    assert!(said.contains(shown) && is_tame(said), "{said:?}");
+    assert!(said.lines().all(|line| line.starts_with("ffrfs: ")), "{said:?}");
+}
+
 #[test]
 fn a_format_without_checksums_is_called_not_verifiable_and_never_ok() {
     for name in ["features.syr", "jpg.beton"] {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use super::input::{Input, Name};
 use super::opcode::*;
 use super::{Directory, Entry, MAX_DEPTH, Reason, Unsupported};
+use crate::format::one_line;
 
 /// CPython 2 has three MARKs open a level (arguments, list, pair), CPython 3 one.
 const MAX_MARKS: usize = 4 * MAX_DEPTH as usize;
@@ -122,7 +123,7 @@ impl Tree {
         names.sort_unstable();
         for (name, next) in names.iter().zip(names.iter().skip(1)) {
             if name == next {
-                return Err(Reason::NameTwice(name.escape_ascii().to_string()));
+                return Err(Reason::NameTwice(one_line(name)));
             }
         }
         Ok(self.directory)

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Directory, Entry, MAX_DEPTH, check_name};
+use crate::format::quoted;
 
 /// Protocol 4, without frames (readers do not need them), then `OrderedDict` as memo entry 0.
 const START: &[u8] = b"\x80\x04ccollections\nOrderedDict\nq\x00";
@@ -50,7 +51,7 @@ fn write_directory(
 }
 
 fn write_name(name: &[u8], out: &mut impl Write) -> io::Result<()> {
-    check_name(name).map_err(|why| invalid(&format!("name {:?} {why}", name.escape_ascii())))?;
+    check_name(name).map_err(|why| invalid(&format!("name {} {why}", quoted(name))))?;
     let escaped;
     let text = match std::str::from_utf8(name) {
         Ok(_) => name,
