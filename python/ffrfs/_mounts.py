@@ -201,11 +201,15 @@ def control_file(root: Path, name: str) -> Path:
     """Where a control file is.
 
     Raises:
-        FileNotFoundError: the mount has no control directory, though its container may have a file of that name.
+        NotADirectoryError: the mount has no control directory, though its container may have a file of that name.
     """
     directory = root / CONTROL
-    if os.lstat(directory).st_ino != _CONTROL_INODE:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+    try:
+        is_there = os.lstat(directory).st_ino == _CONTROL_INODE
+    except FileNotFoundError:
+        is_there = False
+    if not is_there:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     return directory / name
 
 
@@ -233,10 +237,15 @@ def control_errors(root: Path) -> Iterator[None]:
     """A control file that cannot be opened or read is an :class:`Error` that says why."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise Error(f"{root}: it is mounted without its control directory (--no-control): it has no figures", 5) from error
     except OSError as error:
-        if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+        is_missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        if is_missing and root not in {info.path for info in mounts()}:
+            why = "it was unmounted"
+        elif isinstance(error, NotADirectoryError):
+            why = "it is mounted without its control directory (--no-control): it has no figures"
+        elif isinstance(error, FileNotFoundError):
+            why = f"it has no file {error.filename}: another version of ffrfs serves it"
+        elif error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
             why = f"its daemon is gone; `ffrfs umount {root}` removes the mount"
         else:
             why = f"its control files cannot be read: {error.strerror}"

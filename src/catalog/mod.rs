@@ -20,7 +20,7 @@ pub use numbered::{Numbered, Suffix, Suffixes};
 pub use records::Records;
 pub use renamed::{Duplicates, Renamed};
 pub use stored::{Naming, RefusedNames, StoredNames};
-pub use tree::Tree;
+pub use tree::{Named, Tree};
 
 use crate::format::{Attributes, Directory, Result, quoted};
 

@@ -3,9 +3,9 @@
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
-use super::tree::{DIRECTORY_BIT, Tree};
+use super::tree::{DIRECTORY_BIT, Named, Tree};
 use super::{Catalog, Dataset, Node, ROOT};
-use crate::format::Result;
+use crate::format::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
@@ -48,36 +48,24 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Whether a sample has a name. Nobody can read one that was left out of the mount.
-    ///
-    /// # Errors
-    /// As [`Catalog::lookup`].
-    pub fn is_named(&self, dataset: &Dataset, sample: u64) -> Result<bool> {
-        match self {
-            Catalog::Tree(tree) if tree.samples() < dataset.len() => {
-                tree.is_named(sample, dataset.len()).map_err(|e| tree.unreadable(e))
+    /// Which samples have a name: nobody can read those that were left out of the mount. `None` if all have one, or if the
+    /// names cannot be read, of which `failed` is told. All names are looked at when this is first called, and never again.
+    pub fn named(&self, dataset: &Dataset, failed: impl FnOnce(Error)) -> Option<&Named> {
+        let Catalog::Tree(tree) = self else { return None };
+        let named = tree.named.get_or_init(|| match tree.named_samples(dataset.len()) {
+            Ok(named) => named,
+            Err(e) => {
+                failed(tree.unreadable(e));
+                None
             }
-            Catalog::Tree(_) => Ok(sample < dataset.len()),
-            Catalog::Numbered(_) | Catalog::Records(_) => Ok(sample < self.samples()),
-        }
+        });
+        named.as_ref()
     }
 }
 
 impl Tree {
-    /// Whether a sample, of so many in the dataset, has a name.
-    fn is_named(&self, sample: u64, samples: u64) -> io::Result<bool> {
-        let named = match self.named.get() {
-            Some(named) => named,
-            None => {
-                let named = self.named_samples(samples)?;
-                self.named.get_or_init(|| named)
-            }
-        };
-        let word = usize::try_from(sample / 64).ok().and_then(|word| named.get(word));
-        Ok(word.is_some_and(|word| word >> (sample % 64) & 1 == 1))
-    }
-
-    fn named_samples(&self, samples: u64) -> io::Result<Vec<u64>> {
+    /// Which of so many samples have a name; `None` if all have one. A sample may have several.
+    fn named_samples(&self, samples: u64) -> io::Result<Option<Named>> {
         let mut named = vec![0u64; samples.div_ceil(64) as usize];
         let directories = self.directories();
         scan(&self.targets, |entry, target| {
@@ -89,7 +77,8 @@ impl Tree {
             }
             Ok(())
         })?;
-        Ok(named)
+        let count: u64 = named.iter().map(|word| u64::from(word.count_ones())).sum();
+        Ok((count < samples).then_some(Named(named)))
     }
 
     /// The paths of those nodes that have one.

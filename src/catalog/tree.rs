@@ -38,8 +38,21 @@ pub struct Tree {
     /// Of directories that are stored as such, by number.
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
-    /// A bit for each sample: whether it has a name. Made when that is first asked for.
-    pub(super) named: OnceLock<Vec<u64>>,
+    /// Made when it is first asked for; `None`: all samples have a name, or the names cannot be read.
+    pub(super) named: OnceLock<Option<Named>>,
+}
+
+/// Which samples have a name: a bit for each.
+#[derive(Debug)]
+pub struct Named(pub(super) Vec<u64>);
+
+impl Named {
+    /// Whether a sample has a name.
+    #[must_use]
+    pub fn has(&self, sample: u64) -> bool {
+        let word = usize::try_from(sample / 64).ok().and_then(|word| self.0.get(word));
+        word.is_some_and(|word| word >> (sample % 64) & 1 == 1)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -7,9 +7,9 @@ use super::open::refuse_url;
 use super::print::to_stdout;
 use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
-use crate::format::{counted, one_or_many};
+use crate::format::counted;
 use crate::interrupt::Interrupt;
-use crate::tools::bench::{Bench, GIVE, Mode, Row};
+use crate::tools::bench::{Bench, Mode, Row};
 use crate::tools::output;
 use crate::tools::reader::thread_count;
 use crate::vfs::report;
@@ -154,8 +154,9 @@ fn said_of_unread(rows: &[Row]) -> Exit {
     for Row { target, unread, .. } in rows.iter().filter(|row| row.unread.encrypted > 0) {
         if !said.contains(&target.as_str()) {
             said.push(target);
-            let files = one_or_many(unread.encrypted, "file is", "files are");
-            say(format_args!("ffrfs: {target}: {files} encrypted: {GIVE}"));
+            unread
+                .sentences()
+                .for_each(|sentence| say(format_args!("ffrfs: {target}: {sentence}")));
         }
     }
     let fails = |row: &Row| row.first.iter().chain(&row.later).any(|pass| pass.failed > 0);

@@ -3,7 +3,7 @@
 
 use super::extract::report;
 use super::open::{OpenArgs, check_all_answered, names, refuse_url};
-use super::view::{ViewArgs, say_not_shown};
+use super::view::ViewArgs;
 use crate::daemon::{logging, memory};
 use crate::dataset::expand::is_dataset;
 use crate::failure::{Exit, Failure, say};
@@ -202,7 +202,7 @@ impl ConvertArgs {
         let is_numbered = entries.is_numbered() && is_plain;
         let exit = self.write(&entries, is_numbered, output, target, interrupt)?;
         if exit == Exit::Ok {
-            say_not_shown(&renamed, "");
+            self.view.say_not_shown(&renamed);
         }
         Ok(exit)
     }

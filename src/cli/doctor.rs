@@ -10,8 +10,7 @@ use crate::format::PartName;
 use crate::vfs::report;
 use clap::Args;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Report what this host offers, what a mount would use, and what to change
@@ -26,29 +25,29 @@ pub(super) struct DoctorArgs {
     /// How long to watch a mount's requests
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::seconds::seconds)]
     seconds: Duration,
-    /// Print the mount point's info.json, and nothing else
-    // `doctor` starts itself with it: see `ask`.
-    #[arg(long, hide = true)]
-    answer: bool,
     #[command(flatten)]
     remote: RemoteArgs,
 }
 
 pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
-    if args.answer {
-        let place = args.places.first().map_or(Path::new(""), PathBuf::as_path);
-        std::process::exit(doctor::answer(place));
-    }
     logging::to_stderr("error");
     patience::check(args.remote.paths())?;
     let mut checks = doctor::host();
     let mut unusable = None;
-    for place in &args.places {
-        match PartName::from(place.clone().into_os_string()) {
-            PartName::Path(path) => checks.extend(doctor::place(&path, args.seconds, ask)),
+    let places = args.places.iter().map(|place| PartName::from(place.clone().into_os_string()));
+    let places: Vec<PartName> = places.collect();
+    // Beside the threads that ask a store, no process can be made that asks a mount.
+    let of_paths = places.iter().filter_map(|place| match place {
+        PartName::Path(path) => Some(doctor::place(path, args.seconds)),
+        PartName::Url(_) => None,
+    });
+    let mut of_paths = of_paths.collect::<Vec<_>>().into_iter();
+    for place in &places {
+        match place {
+            PartName::Path(_) => checks.extend(of_paths.next().into_iter().flatten()),
             url @ PartName::Url(_) => {
                 let options = Options { remote: args.remote.options()?, ..Options::default() };
-                let (of_store, exit) = doctor::store(&url, &options);
+                let (of_store, exit) = doctor::store(url, &options);
                 checks.extend(of_store);
                 unusable = unusable.or(Some(exit).filter(|exit| *exit != Exit::Ok));
             }
@@ -63,13 +62,6 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     unless_unread(written.map_err(|e| Failure::output("standard output", e)))?;
     let works = checks.iter().all(|check| check.state != State::Problem);
     Ok(if works { Exit::Ok } else { unusable.unwrap_or(Exit::Mount) })
-}
-
-/// The command that asks the mount on `target` how it is.
-fn ask(target: &Path) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["doctor", "--answer", "--"]).arg(target);
-    command
 }
 
 fn line(check: &Check) -> String {

@@ -1,7 +1,7 @@
 //! `ffrfs extract`: the files in containers as files of a directory, named as a mount shows them.
 
 use super::open::{OpenArgs, check_all_answered, names, refuse_url};
-use super::view::{ViewArgs, say_not_shown};
+use super::view::ViewArgs;
 use crate::daemon::logging;
 use crate::failure::{Exit, Failure, say};
 use crate::format::one_or_many;
@@ -72,9 +72,10 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     let existing = Existing { overwrite: args.overwrite, resume: args.resume };
     let extracted = extract(&entries, root, existing, thread_count(args.jobs), &interrupt)?;
     report(&entries, &extracted);
-    say_not_shown(&renamed, "");
     if extracted.is_interrupted {
         say(format_args!("ffrfs: interrupted; go on with --resume"));
+    } else if args.patterns.is_empty() {
+        args.view.say_not_shown(&renamed);
     }
     Ok(extracted.exit())
 }

@@ -5,7 +5,7 @@ use crate::daemon::figures::uptime;
 use crate::daemon::live::{Answer, Live, Reached};
 use crate::failure::{Exit, Failure};
 use crate::format::{counted, one_line};
-use crate::vfs::report;
+use crate::vfs::report::{self, MountInfo, MountStats};
 use clap::Args;
 use indicatif::HumanDuration;
 use serde::Serialize;
@@ -50,21 +50,22 @@ pub(super) fn run(args: &ListArgs) -> Result<Exit, Failure> {
 
 /// Prints the list.
 pub(super) fn print(json: bool) -> Result<Exit, Failure> {
-    let rows: Vec<Row> = Live::reach_all()?.into_iter().map(row).collect();
+    let mounts = Live::reach_all()?;
+    let figures = Live::figures(&mounts);
+    let rows: Vec<Row> = mounts.into_iter().zip(figures).map(row).collect();
     to_stdout(&if json { report::json(&rows) } else { table(&rows).into_bytes() })?;
     Ok(Exit::Ok)
 }
 
-fn row(mount: Reached) -> Row {
+fn row((mount, figures): (Reached, Option<(MountInfo, MountStats)>)) -> Row {
     let Reached { source, target, state } = mount;
-    let (state, live) = match state {
-        Answer::Live(live) => ("serving", Some(live)),
-        Answer::Dead => ("dead", None),
-        Answer::Stopped => ("stopped", None),
-        Answer::Silent => ("silent", None),
-        Answer::Private => ("private", None),
+    let state = match state {
+        Answer::Live(_) => "serving",
+        Answer::Dead => "dead",
+        Answer::Stopped => "stopped",
+        Answer::Silent => "silent",
+        Answer::Private => "private",
     };
-    let figures = live.and_then(|live| Some((live.info().ok()?, live.stats().ok()?)));
     let (info, stats) = figures.unzip();
     Row {
         source,

@@ -185,7 +185,7 @@ fn parse_unnamed(args: Vec<OsString>) -> Result<Cli, Failure> {
 /// Whether a command line that clap refuses is one of `ffrfs mount` without `mount`.
 fn lacks_mount(refused: ErrorKind, args: &[OsString]) -> bool {
     let [_, first, others @ ..] = args else { return false };
-    match refused {
+    let is_meant = match refused {
         ErrorKind::InvalidSubcommand => is_source(first),
         // Options stand first. With a command behind them they are in the wrong place.
         ErrorKind::UnknownArgument if is_option(first) => {
@@ -195,7 +195,15 @@ fn lacks_mount(refused: ErrorKind, args: &[OsString]) -> bool {
                 && words.any(|word| is_source(word))
         }
         _ => false,
-    }
+    };
+    is_meant && mount_takes(&args[1..])
+}
+
+/// Whether `ffrfs mount` understands these arguments. A password on the command line, which nobody should see, it refuses.
+fn mount_takes(args: &[OsString]) -> bool {
+    let words = ["ffrfs", "mount"].map(OsString::from).into_iter().chain(args.iter().cloned());
+    options::expand(words.collect(), options::takes)
+        .is_ok_and(|words| command().try_get_matches_from(words).is_ok())
 }
 
 fn is_option(arg: &OsStr) -> bool {

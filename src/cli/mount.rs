@@ -186,7 +186,7 @@ struct KernelArgs {
     #[arg(long, value_name = "HOW")]
     control: Option<Control>,
     /// No control directory .ffrfs: ffrfs stats, top, set and warmup cannot reach the mount, nor the Python package
-    #[arg(long, alias = "no_control", conflicts_with_all = ["control", "rw"])]
+    #[arg(long, alias = "no_control", conflicts_with = "control")]
     no_control: bool,
     /// Ignore the set-user-id bits of archive members (always in effect)
     #[arg(long)]

@@ -66,7 +66,7 @@ mod tests {
     fn of_a_wrong_setting_the_nearest_name_or_value_is_offered() {
         for (given, meant) in [
             (&[("verify", "onc")][..], Some("once")),
-            (&[("log-level", "degub")], Some("debug")),
+            (&[("log-level", "debgu")], Some("debug")),
             (&[("verfy", "once")], Some("verify")),
             (&[("memory", "1G"), ("verify", "alway")], Some("always")),
             (&[("verify", "never")], None),

@@ -156,12 +156,12 @@ fn table(report: &Report) -> String {
     out
 }
 
-/// How many samples there are, and how many of them are shown.
+/// How many samples there are, and how many of them are shown as files: one that holds the names of the others is none.
 fn size(dataset: &Info) -> String {
     let (all, bytes) = (counted(count(dataset.samples), "sample"), bytes(dataset.bytes));
     match dataset.named_samples {
         named if named < dataset.samples => {
-            format!("{} of {all} are shown; {bytes} with the others", count(named))
+            format!("{all}, {bytes}; {} shown", counted(count(named), "file"))
         }
         _ => format!("{all}, {bytes}"),
     }

@@ -2,7 +2,7 @@
 
 use super::open::{OpenArgs, check_answered, refuse_url};
 use super::print::unless_unread;
-use super::view::{ViewArgs, say_not_shown};
+use super::view::ViewArgs;
 use crate::catalog::Catalog;
 use crate::daemon::{logging, patience};
 use crate::dataset::hash::{Algorithm, hex};
@@ -87,7 +87,7 @@ pub(super) fn run(mut args: SumArgs) -> Result<Exit, Failure> {
         Some(list) => print_check(&args, list, opened, catalog),
         None => print_list(&args, opened, catalog),
     }?;
-    say_not_shown(&renamed, "");
+    args.view.say_not_shown(&renamed);
     Ok(exit)
 }
 
@@ -228,8 +228,10 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     for name in &sidecars.bad {
         say(format_args!("ffrfs: {name}: has bad samples: no sidecar was written"));
     }
-    for (name, encrypted) in &sidecars.encrypted {
-        for sentence in encrypted.sentences("sample is", "samples are") {
+    for (name, encrypted, other_password) in &sidecars.encrypted {
+        let others = one_or_many(*other_password, OTHER_PASSWORD.0, OTHER_PASSWORD.1);
+        let others = (*other_password > 0).then_some(others);
+        for sentence in encrypted.sentences("sample is", "samples are").into_iter().chain(others) {
             say(format_args!("ffrfs: {name}: no sidecar was written: {sentence}"));
         }
     }

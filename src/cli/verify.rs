@@ -106,18 +106,26 @@ impl VerifyArgs {
             let flat = ViewArgs { flat: true, ..view };
             return named.or_else(|_| opened.catalog(&flat, &self.open)).map(Some);
         }
-        if !self.tells_of_all(outcome) {
+        // All that has numbers is shown. That names cannot be read is no concern of a check of samples.
+        if !self.tells_of_all(outcome) || !has_names(opened) {
             return Ok(None);
         }
         let unseen = NameOptions { are_unseen: true, ..view.options() };
-        // That names cannot be read is no concern of a check of samples.
-        Ok(opened.named(&unseen, self.open.allow_damaged).ok())
+        // Without --allow-damaged: nobody needs numbers in place of names that cannot be read.
+        Ok(opened.named(&unseen, false).ok())
     }
 
     /// Whether people are told what is not shown of the containers.
     fn tells_of_all(&self, outcome: &Verified) -> bool {
         outcome.complete && self.sample.is_none() && !self.json
     }
+}
+
+/// Whether names are stored, under which a sample may be left out or hidden.
+fn has_names(opened: &Opened) -> bool {
+    let last = opened.dataset.containers().len().saturating_sub(1);
+    let is_numbered = opened.dataset.is_numbered();
+    is_numbered.is_ok_and(|is_numbered| !is_numbered) || has_index(&opened.dataset, last)
 }
 
 /// All samples that have a name, in order.

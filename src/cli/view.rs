@@ -127,9 +127,17 @@ impl ViewArgs {
             are_unseen: false,
         }
     }
+
+    /// Says how many files of the containers a command does not take because they are not shown, unless its user has
+    /// selected some.
+    pub(super) fn say_not_shown(&self, renamed: &Renamed) {
+        if self.selection.selection().is_everything() {
+            say_not_shown(renamed, "");
+        }
+    }
 }
 
-/// Says how many files of the containers a command does not take because they are not shown; `more` follows.
+/// Says how many files of the containers are not shown; `more` follows.
 pub(super) fn say_not_shown(renamed: &Renamed, more: &str) {
     if let Some(words) = renamed.not_shown() {
         say(format_args!("ffrfs: not all files in the containers are shown: {words}{more}"));

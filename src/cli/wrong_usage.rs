@@ -243,12 +243,8 @@ mod tests {
         assert!(files.starts_with(wanted), "{files}");
         let value = said(&["mount", "a", "m", "--rw=yes"]);
         assert!(value.starts_with("--rw takes no value"), "{value}");
-        let unheard = ["--rw", "--control=rw"]
-            .map(|option| said(&["mount", "a", "m", option, "--no-control"]));
-        for (said, option) in unheard.iter().zip(["--rw", "--control"]) {
-            let wanted = format!("{option} cannot be used with --no-control");
-            assert!(said.starts_with(&wanted), "{said}");
-        }
+        let unheard = said(&["mount", "a", "m", "--control=rw", "--no-control"]);
+        assert!(unheard.starts_with("--control cannot be used with --no-control"), "{unheard}");
         assert_eq!(said(&["mount", "a", ""]), "SOURCE… MOUNTPOINT: an empty name");
         assert_eq!(said(&["completions", "tcsh"]), "tcsh: not one of bash, zsh, fish");
         let set = said(&["set", "m", "verify:"]);

@@ -43,6 +43,14 @@ pub(crate) enum Answer {
     Private,
 }
 
+impl Reached {
+    /// Begins to ask for its `info.json` and `stats.json`.
+    fn ask_figures(&self) -> Option<[io::Result<patience::Asked<'_>>; 2]> {
+        let Answer::Live(live) = &self.state else { return None };
+        Some(["info.json", "stats.json"].map(|name| live.patient.ask_bytes(&live.path(name))))
+    }
+}
+
 impl Live {
     /// The mounts that this user has made; for root, those of all users.
     ///
@@ -63,22 +71,46 @@ impl Live {
         let owners = asked.into_iter().map(|asked| asked.and_then(|asked| asked.owner(deadline)));
         let owners: Vec<_> = owners.collect();
         let user = nix::unistd::geteuid();
-        let reached = lives.into_iter().zip(owners).filter_map(|((mount, live), owner)| {
+        let mut reached = Vec::new();
+        for ((mount, live), owner) in lives.into_iter().zip(owners) {
             let state = match owner {
                 Ok(owner) if user.is_root() || owner == user.as_raw() => Answer::Live(live),
-                Ok(_) => return None,
+                Ok(_) => continue,
+                Err(e) if patience::is_unmade(&e) => return Err(Failure::new(Exit::Mount, e)),
                 Err(e) if mounts::is_dead(&e) => Answer::Dead,
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => Answer::Stopped,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Answer::Silent,
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied && user.is_root() => {
                     Answer::Private
                 }
-                Err(_) => return None,
+                Err(e) => match e.kind() {
+                    // The user who alone may look into it may have killed the process that asked.
+                    io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe => Answer::Stopped,
+                    io::ErrorKind::NotADirectory if live.is_mounted() => Answer::Silent,
+                    // Another version serves it, which does not have this file.
+                    io::ErrorKind::NotFound
+                        if user.is_root() || mount.user == Some(user.as_raw()) =>
+                    {
+                        Answer::Live(live)
+                    }
+                    _ => continue,
+                },
             };
             let source = mount.source.to_string_lossy().into_owned();
-            Some(Reached { source, target: mount.target, state })
+            reached.push(Reached { source, target: mount.target, state });
+        }
+        Ok(reached)
+    }
+
+    /// `info.json` and `stats.json` of each of these mounts; `None` of one that does not give both.
+    pub(crate) fn figures(mounts: &[Reached]) -> Vec<Option<(MountInfo, MountStats)>> {
+        // As in `reach_all`.
+        let asked: Vec<_> = mounts.iter().map(Reached::ask_figures).collect();
+        let deadline = Instant::now() + PATIENCE;
+        let answered = asked.into_iter().map(|asked| {
+            let [info, stats] = asked?.map(|asked| asked.and_then(|asked| asked.answer(deadline)));
+            let (info, stats) = (info.ok()?, stats.ok()?);
+            Some((serde_json::from_slice(&info).ok()?, serde_json::from_slice(&stats).ok()?))
         });
-        Ok(reached.collect())
+        answered.collect()
     }
 
     /// The owner of this file is who has mounted it.
@@ -212,8 +244,11 @@ impl Live {
             (io::ErrorKind::NotConnected, _) => {
                 "; its daemon is dead: run ffrfs umount, and mount it again"
             }
-            (io::ErrorKind::NotFound, _) if !self.is_mounted() => "; it was unmounted",
-            (io::ErrorKind::NotFound, _) => {
+            (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) if !self.is_mounted() => {
+                "; it was unmounted"
+            }
+            (io::ErrorKind::NotFound, _) => "; another version of ffrfs serves it",
+            (io::ErrorKind::NotADirectory, _) => {
                 let why = "mounted without its control directory (--no-control): it has no figures and no settings";
                 return Failure::new(Exit::Mount, format!("{root}: {why}"));
             }

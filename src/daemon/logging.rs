@@ -2,7 +2,7 @@
 //! the user's state directory.
 
 use super::log_file::LogFile;
-use super::log_journal::WithoutNumbers;
+use super::log_journal::ForJournal;
 use crate::failure::{Failure, without_numbers};
 use crate::format::one_line;
 use crate::io::process::stderr_is_the_journal;
@@ -78,9 +78,9 @@ pub(crate) fn destination() -> &'static Destination {
     DESTINATION.get().unwrap_or(&Destination::Stderr)
 }
 
-/// Messages on stderr: errors as `ffrfs: …`, warnings as `ffrfs: warning: …`.
+/// Messages of a command on stderr: errors as `ffrfs: …`, warnings as `ffrfs: warning: …`.
 pub(crate) fn to_stderr(level: &str) {
-    start(level, vec![stderr()]);
+    start(level, vec![stderr(true)]);
 }
 
 /// Fields that each message in the journal has.
@@ -103,7 +103,7 @@ pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> R
     };
     let _ = DESTINATION.set(destination);
     // On the terminal of the user who mounts, only warnings; if stderr is the journal, it has them already.
-    let terminal = stderr().with_filter(LevelFilter::WARN).boxed();
+    let terminal = stderr(false).with_filter(LevelFilter::WARN).boxed();
     let terminal = (!stderr_is_the_journal()).then_some(terminal);
     start(level, terminal.into_iter().chain(sink).collect());
     log_panics();
@@ -121,7 +121,7 @@ pub(crate) fn in_foreground(
         None if stderr_is_the_journal() => to_journal(labels),
         None => None,
     };
-    start(level, vec![sink.unwrap_or_else(stderr)]);
+    start(level, vec![sink.unwrap_or_else(|| stderr(false))]);
     log_panics();
     Ok(())
 }
@@ -133,8 +133,14 @@ fn log_panics() {
         let name = thread.name().unwrap_or("without a name");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let why = panic.payload_as_str().unwrap_or("no reason is given");
+        let why = joined(why);
         tracing::error!("thread {name} panicked at {place}: {why}; please report this");
     }));
+}
+
+/// Lines as one: what an assertion says has several.
+fn joined(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// The level, and the handle that changes it.
@@ -171,9 +177,9 @@ pub(crate) fn set_level(level: &str) {
     }
 }
 
-fn stderr() -> Sink {
+fn stderr(is_command: bool) -> Sink {
     tracing_subscriber::fmt::layer()
-        .event_format(OneLine)
+        .event_format(OneLine { is_command })
         .fmt_fields(debug_fn(in_text).delimited(" "))
         .with_ansi(false)
         .with_writer(io::stderr)
@@ -226,7 +232,7 @@ fn to_journal(labels: &Labels) -> Option<Sink> {
         .with_syslog_identifier("ffrfs".to_owned())
         .with_field_prefix(Some("FFRFS".to_owned()))
         .with_custom_fields(fields);
-    Some(WithoutNumbers(journald).boxed())
+    Some(ForJournal(journald).boxed())
 }
 
 /// syslog, where there is no journald; a bare container has neither.
@@ -268,7 +274,10 @@ fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::
 }
 
 /// `ffrfs: message key=value`, or `ffrfs: warning: message key=value`.
-struct OneLine;
+struct OneLine {
+    /// Its errors are said as why commands fail. In the log of a mount they are told from what is no error.
+    is_command: bool,
+}
 
 impl<S, N> FormatEvent<S, N> for OneLine
 where
@@ -282,7 +291,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let level = match *event.metadata().level() {
-            // As commands say why they fail.
+            Level::ERROR if !self.is_command => "error: ",
             Level::ERROR | Level::INFO => "",
             Level::WARN => "warning: ",
             Level::DEBUG => "debug: ",
@@ -314,5 +323,11 @@ mod tests {
         let said = "a (os error 5).zip: Input/output error error=Input/output error";
         assert!(first.ends_with(said), "{text}");
         assert!(second.ends_with("a\\x0ab\\x9b path=b\\x1b\\x0a\n"), "{text:?}");
+    }
+
+    #[test]
+    fn the_lines_of_an_assertion_are_told_as_one() {
+        let said = "assertion `left == right` failed: 7\n  left: 1\n right: 2\n";
+        assert_eq!(joined(said), "assertion `left == right` failed: 7; left: 1; right: 2");
     }
 }

@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,8 +33,8 @@ enum Call {
 }
 
 /// Makes system calls on a mount in a child, which is left behind if they do not return. Where threads are running
-/// already, no child can be made, and they are made here.
-pub(crate) struct Patient(Option<Helper>);
+/// already, there is none, and they are made here; where the system makes no process, they fail.
+pub(crate) struct Patient(io::Result<Option<Helper>>);
 
 /// A daemon does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +44,11 @@ struct Silent {
     root: Option<PathBuf>,
 }
 
+/// The system has made no process that asks.
+#[derive(Debug, thiserror::Error)]
+#[error("no process can be made that asks its daemon (ulimit -u, pids.max of the cgroup): {0}")]
+struct Unmade(String);
+
 /// A question to which the answer has not been taken yet.
 pub(crate) struct Asked<'a> {
     patient: &'a Patient,
@@ -53,17 +57,28 @@ pub(crate) struct Asked<'a> {
 
 impl Patient {
     pub(crate) fn new() -> Self {
-        Self(Helper::start(serve).ok().flatten())
+        Self(Helper::start(serve))
     }
 
-    /// For calls on this mount: those of root are made as the user who alone may look into it.
+    /// For calls on this mount: those of root are made as the user who alone may look into it, if root is refused.
     pub(crate) fn of(mount: &mounts::Mount) -> Self {
-        Self(Helper::start_as(mount.seen_as(), serve).ok().flatten())
+        Self(Helper::start_as(mount.seen_as(), serve, is_refused))
+    }
+
+    /// Whether the daemon of the mount on `root` answers at all. Of a mount that this process may not look into, the kernel
+    /// itself says so.
+    pub(crate) fn ask_daemon(&self, root: &Path) -> io::Result<()> {
+        self.ask(Call::Ask, root, &[])?.answer(Instant::now() + PATIENCE).map(drop)
     }
 
     /// All bytes of a control file.
     pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.ask(Call::Read, path, &[])?.answer(Instant::now() + PATIENCE)
+        self.ask_bytes(path)?.answer(Instant::now() + PATIENCE)
+    }
+
+    /// Begins to ask for all bytes of a control file.
+    pub(crate) fn ask_bytes(&self, path: &Path) -> io::Result<Asked<'_>> {
+        self.ask(Call::Read, path, &[])
     }
 
     /// Gives bytes to a control file.
@@ -80,10 +95,15 @@ impl Patient {
         let path = path.as_os_str().as_bytes();
         let length = (path.len() as u64).to_le_bytes();
         let question = [&[call as u8][..], &length, path, bytes].concat();
-        if let Some(helper) = &self.0 {
-            helper.ask(&question)?;
+        if let Some(helper) = self.helper()? {
+            helper.ask(&question).map_err(unasked)?;
         }
         Ok(Asked { patient: self, question })
+    }
+
+    fn helper(&self) -> io::Result<Option<&Helper>> {
+        let unmade = |e: &io::Error| io::Error::other(Unmade(e.to_string()));
+        self.0.as_ref().map(Option::as_ref).map_err(unmade)
     }
 }
 
@@ -95,12 +115,11 @@ impl Asked<'_> {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn answer(self, deadline: Instant) -> io::Result<Vec<u8>> {
-        let answer = match &self.patient.0 {
+    /// What was asked for. Answers are taken in the order of their questions.
+    pub(crate) fn answer(self, deadline: Instant) -> io::Result<Vec<u8>> {
+        let answer = match self.patient.helper()? {
             None => serve(&self.question),
-            Some(helper) => helper
-                .answer(deadline)?
-                .ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, Silent { root: None }))?,
+            Some(helper) => helper.answer(deadline).map_err(unasked)?.ok_or_else(silent)?,
         };
         let (errno, bytes) = answer.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
         match i32::from_le_bytes(*errno) {
@@ -108,6 +127,33 @@ impl Asked<'_> {
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
+}
+
+fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, Silent { root: None })
+}
+
+/// Why a child has taken no question, or given no answer. The user who alone may look into a mount can kill the one that asks
+/// as that user: [`io::ErrorKind::BrokenPipe`].
+fn unasked(error: io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
+    match error.kind() {
+        TimedOut => silent(),
+        BrokenPipe | ConnectionReset | UnexpectedEof => {
+            io::Error::new(BrokenPipe, "the process that asked it was killed")
+        }
+        _ => error,
+    }
+}
+
+/// Whether a mount was not asked because the system has made no process for that.
+pub(crate) fn is_unmade(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<Unmade>())
+}
+
+/// Whether this is the answer that a process gets which may not look into the mount.
+fn is_refused(answer: &[u8]) -> bool {
+    answer.starts_with(&libc::EACCES.to_le_bytes())
 }
 
 /// Makes the system call of a question: the error number, and what it has given.
@@ -128,9 +174,7 @@ fn serve(question: &[u8]) -> Vec<u8> {
 fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match call {
         call if call == Call::Read as u8 => control_file::read(path),
-        call if call == Call::Owner as u8 => {
-            Ok(control_file::metadata(path)?.uid().to_le_bytes().to_vec())
-        }
+        call if call == Call::Owner as u8 => Ok(control_file::owner(path)?.to_le_bytes().to_vec()),
         call if call == Call::Announce as u8 => {
             let announced = || announce(&control_file::open(path)?, bytes);
             control_file::opened_anew(announced).map(|()| Vec::new())
@@ -264,9 +308,31 @@ mod tests {
         let announced = patient.announce(&file, b"12345678");
         let missing = patient.read(&directory.path().join("missing"));
         for refused in [patient.read(&file).err(), owner.err(), announced.err(), missing.err()] {
-            assert_eq!(refused.unwrap().kind(), io::ErrorKind::NotFound, "it is no control file");
+            let kind = refused.unwrap().kind();
+            assert_eq!(kind, io::ErrorKind::NotADirectory, "it is no control file");
         }
         assert!(matches!(state(directory.path()), Ok(mounts::State::Free)));
         assert_eq!(&serve(b"nonsense")[..4], libc::EINVAL.to_le_bytes());
+    }
+
+    #[test]
+    fn where_no_process_can_be_made_nothing_is_asked() {
+        let patient = Patient(Err(io::Error::from_raw_os_error(libc::EAGAIN)));
+        let (root, deadline) = (Path::new("/"), Instant::now() + PATIENCE);
+        let asked = patient.ask_owner(root).and_then(|asked| asked.owner(deadline));
+        for error in [patient.ask_daemon(root).err(), patient.read(root).err(), asked.err()] {
+            let error = error.unwrap();
+            assert!(is_unmade(&error), "{error}");
+            assert!(error.to_string().contains("no process can be made"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_told_from_one_that_is_late() {
+        let kind = |kind: io::ErrorKind| unasked(kind.into()).kind();
+        for ended in [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset] {
+            assert_eq!(kind(ended), io::ErrorKind::BrokenPipe);
+        }
+        assert_eq!(kind(io::ErrorKind::TimedOut), io::ErrorKind::TimedOut);
     }
 }

@@ -103,7 +103,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             };
             ended.map_err(failed)?;
             if !is_served {
-                remove_made(&resolved, id);
+                remove_made(&resolved, &mount, id);
             }
             return Ok(());
         }
@@ -113,7 +113,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
                 let left = fuse_connection::labelled(id);
                 unless_gone(mounts::unmount(&resolved, true), id).map_err(failed)?;
                 wait(&left, &mount)?;
-                remove_made(&resolved, id);
+                remove_made(&resolved, &mount, id);
                 return Ok(());
             }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -129,19 +129,32 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         io::ErrorKind::ResourceBusy => failed(io::Error::other(format!("{e}; {}", busy(&mount)))),
         _ => failed(e),
     })?;
-    if elsewhere.serves_on(&mount) { Ok(()) } else { wait(&servers, &mount) }
+    if !elsewhere.serves_on(&mount) {
+        wait(&servers, &mount)?;
+        remove_made(&resolved, &mount, id);
+    }
+    Ok(())
 }
 
-/// Removes a mount point that was made for the mount which was on it, and whose daemon has ended without that.
-fn remove_made(target: &Path, id: MountId) {
-    if !matches!(mounts::at(target), Ok(None)) || !made::is_made(target) {
+/// Removes a mount point that was made for the mount which was on it, or for a dead one before that, and that no daemon has
+/// removed.
+fn remove_made(target: &Path, mount: &Mount, id: MountId) {
+    let Some(owner) = mount.user else { return };
+    if !matches!(mounts::at(target), Ok(None)) || !made::is_made(target, owner) {
         return;
     }
     // A supervisor may be about to make the mount anew, and removes it in the end.
-    if fuse_connection::labelled(id).is_empty()
-        && let Err(error) = made::remove(target)
-    {
-        say(format_args!("ffrfs: {}: not removed: {error}", target.display()));
+    if !fuse_connection::labelled(id).is_empty() {
+        return;
+    }
+    let shown = target.display();
+    match made::remove(target, owner) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            say(format_args!("ffrfs: {shown} stays: there are files in it"));
+        }
+        Err(error) => say(format_args!("ffrfs: {shown}: not removed: {error}")),
+        Ok(()) => {}
     }
 }
 

@@ -99,7 +99,7 @@ fn not_made(output: &Path, error: io::Error) -> io::Error {
             format!("{directory} is not a directory: name another output")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("no file can be made in {directory}: {error}: name another output")
+            format!("nothing can be made in {directory}: {error}: name another output")
         }
         _ => return error,
     };
@@ -222,5 +222,18 @@ impl Set {
                 .map_err(|e| Failure::output(output.display(), e))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_made_may_also_be_a_directory() {
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        let said = not_made(Path::new("/d/out/"), denied).to_string();
+        assert!(said.starts_with("nothing can be made in /d: Permission denied"), "{said}");
+        assert!(said.ends_with(": name another output"), "{said}");
     }
 }

@@ -182,7 +182,12 @@ pub fn json_line(value: &impl Serialize) -> Vec<u8> {
 
 /// It may be printed on a terminal.
 fn ended(json: serde_json::Result<Vec<u8>>) -> Vec<u8> {
-    let mut text = visible_json(&json.unwrap_or_default()).into_owned();
+    let json = json.unwrap_or_default();
+    let shown = match visible_json(&json) {
+        Cow::Owned(shown) => Some(shown),
+        Cow::Borrowed(_) => None,
+    };
+    let mut text = shown.unwrap_or(json);
     text.push(b'\n');
     text
 }

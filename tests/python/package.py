@@ -247,6 +247,12 @@ class PackageTest(unittest.TestCase):
                 with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
                     call(path)
                 self.assertEqual(caught.exception.code, 5)
+        gone = ffrfs.mount(self.container)
+        gone.unmount()
+        with self.assertRaisesRegex(ffrfs.Error, "it was unmounted"):
+            read_control(gone.path, "info.json")
+        with self.assertRaisesRegex(ffrfs.Error, "another version"):
+            read_control(self.mounted(), "missing")
         dead = self.mounted(restarts=0)
         daemon = json.loads((dead / ".ffrfs/info.json").read_text())["pid"]
         os.kill(daemon, signal.SIGKILL)

@@ -7,17 +7,18 @@ mod stopped;
 
 use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Tmpfs, Transport, clean_up,
-    container_in, drop_cached, ffrfs, for_each_transport, have, in_own_namespace_with,
+    container_in, drop_cached, ffrfs, flip_byte, for_each_transport, have, in_own_namespace_with,
     is_mount_point, is_running, mount_command, mounts_at, noise, own_namespace, parent_of, run,
     samples, skip_forced, temp_dir, unmount, unmount_soon, wait_for_end, wait_until,
     write_container,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -351,40 +352,60 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
 }
 
+/// Whether it can be noted that a mount point was made for a mount; if not, the running test says so.
+fn can_note(directory: &TempDir) -> bool {
+    if !have(Need::Fuse) {
+        return false;
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    let noted = rustix::fs::setxattr(directory.path(), "user.ffrfs.probe", b"", flags);
+    let kind = statfs(directory.path()).unwrap().filesystem_type();
+    if noted.is_err() || kind == OVERLAYFS_SUPER_MAGIC {
+        skip_forced("temporary files have no attributes, or numbers that may change (overlayfs)");
+        return false;
+    }
+    true
+}
+
+/// Ends the daemon of the mount on this directory, which nobody unmounts then.
+fn kill_daemon(point: &Path) {
+    let info: serde_json::Value =
+        serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
+    let pid = i32::try_from(info["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    wait_until("the daemon has ended", IN_TIME, || !is_running(pid));
+}
+
 #[test]
 fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_killed() {
     let directory = temp_dir();
-    let has_attributes = rustix::fs::setxattr(
-        directory.path(),
-        "user.ffrfs.probe",
-        b"",
-        rustix::fs::XattrFlags::empty(),
-    );
-    if !have(Need::Fuse) {
+    if !can_note(&directory) {
         return;
     }
-    if has_attributes.is_err() {
-        skip_forced("files of the temporary directory have no attributes");
-        return;
-    }
-    write_container(&directory.path().join("train.ffr"), &samples(3, 100));
+    let source = directory.path().join("train.ffr");
+    write_container(&source, &samples(3, 100));
     let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
     let point = directory.path().join("train");
     let killed = || {
         ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
-        let info: serde_json::Value =
-            serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
-        let pid = i32::try_from(info["pid"].as_i64().unwrap()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        wait_until("the daemon has ended", IN_TIME, || !is_running(pid));
+        kill_daemon(&point);
     };
     killed();
     ffrfs(&["umount", "train"]).ok();
     assert!(!point.exists());
-    // umount(8) leaves it, and the next mount there takes it over.
+    // The next mount there, which removes the dead one, cannot see what was made.
+    killed();
+    ffrfs(&["mount", "train.ffr"]).ok();
+    ffrfs(&["umount", "train"]).ok();
+    assert!(!point.exists());
+    // umount(8) leaves it, and the next mount there takes it over, but not one that fails.
     killed();
     unmount(&point, true).unwrap();
+    let whole = fs::read(&source).unwrap();
+    fs::write(&source, "no container").unwrap();
+    assert_ne!(ffrfs(&["mount", "train.ffr"]).code, 0);
     assert!(point.exists());
+    fs::write(&source, whole).unwrap();
     ffrfs(&["mount", "train.ffr"]).ok();
     ffrfs(&["umount", "train"]).ok();
     wait_until("the directory is removed", IN_TIME, || !point.exists());
@@ -394,6 +415,36 @@ fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_ki
     fs::write(point.join("mine"), "mine").unwrap();
     let refused = ffrfs(&["mount", "train.ffr"]);
     assert!(refused.code == 5 && point.join("mine").exists(), "{}", refused.stderr);
+}
+
+#[test]
+fn a_mount_point_that_others_may_write_or_that_is_named_stays_though_it_was_made() {
+    let directory = temp_dir();
+    if !can_note(&directory) {
+        return;
+    }
+    write_container(&directory.path().join("train.ffr"), &samples(3, 100));
+    let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
+    let (point, keep) = (directory.path().join("train"), directory.path().join("keep"));
+    let left = || {
+        ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
+        kill_daemon(&point);
+        unmount(&point, true).unwrap();
+        assert!(point.exists());
+    };
+    left();
+    fs::rename(&point, &keep).unwrap();
+    ffrfs(&["mount", "train.ffr", "keep", "-o", "restarts=0"]).ok();
+    kill_daemon(&keep);
+    ffrfs(&["umount", "keep"]).ok();
+    assert!(keep.exists(), "its user has named it");
+    // Whoever may write it may also have noted that it was made.
+    left();
+    fs::set_permissions(&point, fs::Permissions::from_mode(0o777)).unwrap();
+    ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
+    kill_daemon(&point);
+    ffrfs(&["umount", "train"]).ok();
+    assert!(point.exists());
 }
 
 #[test]

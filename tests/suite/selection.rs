@@ -170,7 +170,10 @@ fn a_mount_shows_what_is_selected_with_the_modes_of_directories() {
             assert_eq!(mode & 0o777, 0o750);
             assert_eq!(mount.info()["named_samples"], 2);
             let stats = ffrfs(&["stats".as_ref(), mount.point().as_os_str()]).ok().text();
-            assert!(stats.contains("2 of 7 samples are shown"), "{stats}");
+            assert!(
+                stats.contains("7 samples, ") && stats.contains("; 2 files shown\n"),
+                "{stats}"
+            );
             let given = mount.info()["options"].to_string();
             assert!(given.contains("include=*.jpg") && given.contains("include=*.json"), "{given}");
         }
@@ -246,7 +249,8 @@ fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name(
         let unmount = || {
             ffrfs(&["umount".as_ref(), point.path().as_os_str()]).ok();
         };
-        mount(&["no_control"]);
+        let mounted = mount(&["rw", "no_control"]);
+        assert!(mounted.stderr.contains("--rw is of no use with --no-control"), "{mounted:?}");
         let mut names: Vec<_> =
             fs::read_dir(point.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();

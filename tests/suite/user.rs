@@ -205,6 +205,103 @@ fn root_sees_the_figures_of_a_mount_that_its_user_has_not_shared_and_others_are_
 }
 
 #[test]
+fn a_user_neither_looks_into_the_process_of_root_that_asks_as_that_user_nor_hides_a_mount() {
+    for_each_sandbox("", |transport, sandbox| {
+        let options = options(transport, "restarts=0");
+        let outcome = sandbox.run(&format!(
+            "asking() {{
+                 for turn in $(seq 100); do
+                     for child in $(cat /proc/$1/task/$1/children); do
+                         grep -q '^Uid:.65534' /proc/$child/status && echo $child && return
+                     done
+                     sleep 0.04
+                 done
+             }}
+             somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             info=$(somebody cat mnt/.ffrfs/info.json) || exit 2
+             daemon=$(echo \"$info\" | grep -o '\"pid\": *[0-9]*' | grep -o '[0-9]*$')
+             trap \"kill -CONT $daemon\" EXIT
+             kill -STOP $daemon || exit 3
+             for command in list 'doctor mnt'; do
+                 for turn in $(seq 20); do
+                     ./ffrfs $command >out & root=$!
+                     child=$(asking $root)
+                     [ -n \"$child\" ] && break
+                     wait $root
+                 done
+                 [ -n \"$child\" ] || exit 4
+                 somebody cat /proc/$child/environ && exit 5
+                 # It may have ended by now: root waits for 5 s.
+                 somebody kill -9 $child
+                 wait $root
+                 grep -E \"problem +mnt|$1/mnt \" out | grep -Eq 'stopped|hangs|was killed' || exit 6
+             done
+             kill -CONT $daemon
+             somebody ./ffrfs umount mnt || exit 7
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn root_looks_into_a_mount_that_root_has_made_as_a_member_of_another_group() {
+    for_each_sandbox("", |transport, sandbox| {
+        let options = options(transport, "");
+        let outcome = sandbox.run(&format!(
+            "as_member() {{ setpriv --regid 65534 --clear-groups -- \"$@\"; }}
+             as_member ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             cat mnt/000000 2>/dev/null && exit 2
+             ./ffrfs stats mnt --json | grep -q '\"samples\": 2' || exit 3
+             ./ffrfs list | grep \"$1/mnt \" | grep -Eq 'devfuse|uring' || exit 4
+             as_member ./ffrfs umount mnt || exit 5
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
+fn root_of_a_user_namespace_looks_into_a_mount_of_its_own_with_a_number_of_somebody_else() {
+    if !have_sandbox() {
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    if run(unshare.args(["--user", "true"]).uid(SOMEBODY).gid(SOMEBODY)).code != 0 {
+        skip_forced("needs a user namespace");
+        return;
+    }
+    for_each_sandbox("", |transport, sandbox| {
+        let options = options(transport, "");
+        // There, root is who has mounted it, and the number of the mount table is somebody else's.
+        let outcome = sandbox.run(&format!(
+            "inside() {{
+                 exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \
+                     unshare --user -- sh -c 'read go <go; exec \"$@\"' sh \"$@\"
+             }}
+             somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             mkfifo -m 666 go
+             inside sh -c './ffrfs stats mnt --json && ./ffrfs list' >out & inner=$!
+             own=$(readlink /proc/self/ns/user)
+             for turn in $(seq 1500); do
+                 [ \"$(readlink /proc/$inner/ns/user)\" != \"$own\" ] && break
+                 sleep 0.02
+             done
+             for map in uid_map gid_map; do
+                 printf '0 65534 1\\n65534 20000 1\\n' >/proc/$inner/$map || exit 2
+             done
+             echo >go
+             wait $inner || exit 3
+             grep -q '\"samples\": 2' out || exit 4
+             grep \"$1/mnt \" out | grep -Eq 'devfuse|uring' || exit 5
+             somebody ./ffrfs umount mnt || exit 6
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
+#[test]
 fn who_may_unmount_what_another_user_has_mounted_is_said() {
     for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "allow_other");

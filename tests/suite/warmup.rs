@@ -116,7 +116,11 @@ fn a_bad_list_is_refused_by_line_and_nothing_is_announced() {
 fn what_is_no_mount_is_exit_code_5_as_for_umount() {
     let directory = temp_dir();
     let path = directory.path().to_str().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let in_file = file.join("x");
     for (place, why) in [
+        (in_file.to_str().unwrap(), "Not a directory"),
         (path, "no dataset of ffrfs is mounted there (ffrfs list shows all that are)"),
         ("/nowhere/at/all", "no such directory (ffrfs list shows all mounts)"),
     ] {

@@ -139,7 +139,7 @@ pub(super) mod tests {
         let mut state = state(&["/mnt"]);
         state.take(0, Ok(sample(100, 5_000, &[])));
         state.take(0, Err("it was\x1b unmounted".to_owned()));
-        assert_eq!(state.silence(Instant::now()).as_deref(), Some("it was? unmounted"));
+        assert_eq!(state.silence(Instant::now()).as_deref(), Some("it was\\x1b unmounted"));
         state.take(0, Ok(sample(1, 10, &[])));
         assert_eq!(state.silence(Instant::now()), None);
         assert_eq!((state.view().files_a_second(), state.view().requests_a_second()), (0.0, 0.0));

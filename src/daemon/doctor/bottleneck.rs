@@ -9,10 +9,10 @@ use super::load::HostLoad;
 use super::storage;
 use crate::daemon::figures::requests;
 use crate::daemon::live::Live;
+use crate::io::mount::mounts::Mount;
 use crate::io::process::cgroup;
 use crate::vfs::report::{MountInfo, MountStats};
 use indicatif::HumanBytes;
-use std::path::Path;
 use std::time::Duration;
 
 /// A CPU or device that is used for this share of the time is at its limit.
@@ -249,13 +249,15 @@ impl Facts {
     }
 }
 
-/// Samples the mount on `target` twice, with a pause between: what limits it, and how its store answers.
-pub(crate) fn checks(name: &str, target: &Path, pause: Duration) -> Vec<Check> {
+/// Samples a mount twice, with a pause between: what limits it, and how its store answers.
+pub(crate) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
+    // The user of a mount that root looks into as that user could name any path, and root must not look at that.
+    let is_trusted = mount.seen_as().is_none();
     let sample_twice = || {
-        let mount = Live::at(target)?;
+        let mount = Live::at(&mount.target)?;
         let info = mount.info()?;
-        let disk =
-            info.dataset.containers.first().and_then(|c| storage::disk_of(c.path.as_path()?));
+        let first = info.dataset.containers.first().filter(|_| is_trusted);
+        let disk = first.and_then(|c| storage::disk_of(c.path.as_path()?));
         let (host, stats) = (HostLoad::sample(info.pid, disk.as_deref()), mount.stats()?);
         std::thread::sleep(pause);
         let (later, stats_later) = (HostLoad::sample(info.pid, disk.as_deref()), mount.stats()?);

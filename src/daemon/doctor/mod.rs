@@ -12,7 +12,6 @@ mod storage;
 mod store;
 
 pub(crate) use check::{Check, State};
-pub(crate) use mounted::{Ask, answer};
 pub(crate) use store::checks as store;
 
 use crate::io::mount::mounts;
@@ -30,15 +29,15 @@ pub(crate) fn host() -> Vec<Check> {
 /// Checks of a mount point or a container; a mount is watched for `pause`.
 ///
 /// The mount table tells which it is: a system call on a mount whose daemon hangs would never return.
-pub(crate) fn place(place: &Path, pause: Duration, ask: Ask) -> Vec<Check> {
+pub(crate) fn place(place: &Path, pause: Duration) -> Vec<Check> {
     let name = place.display().to_string();
     let ours = mounts::Ours::now().ok();
     if let Some(met) = ours.as_ref().and_then(|ours| ours.met_by(place)) {
         if met.rest.as_os_str().is_empty() {
-            return mounted::checks(&name, met.mount, pause, ask);
+            return mounted::checks(&name, met.mount, pause);
         }
         // A container in a mount of ours.
-        if let Some(hangs) = mounted::unanswered(&met.mount.target, ask) {
+        if let Some(hangs) = mounted::unanswered(met.mount) {
             return vec![hangs];
         }
     }

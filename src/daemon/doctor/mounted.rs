@@ -3,41 +3,26 @@
 use super::bottleneck;
 use super::check::{Check, number, text};
 use crate::daemon::live::Live;
-use crate::io::mount::control_file;
+use crate::daemon::patience::{PATIENCE, Patient};
 use crate::io::mount::fuse_connection;
 use crate::io::mount::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::MountStats;
 use serde_json::Value;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
-
-/// How long a mount may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// An exit code that is no error number.
-const DEAD: i32 = 255;
 
 /// What the kernel reads ahead in a mount that nobody has told more.
 const LITTLE_READ_AHEAD_KIB: u64 = 128;
 
-/// Makes the command that runs [`answer`] for a mount point, and prints to stdout.
-pub(crate) type Ask = fn(&Path) -> Command;
-
-pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Vec<Check> {
-    let mut question = ask(&mount.target);
-    if let Some((user, group)) = mount.seen_as() {
-        question.uid(user).gid(group);
-    }
-    let mut checks = match daemon(name, asked(question)) {
+pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
+    let mut checks = match daemon(name, asked(mount)) {
         // A daemon that did not answer is not asked again.
         Err(unanswered) => vec![unanswered],
         Ok(mut checks) => {
-            checks.extend(bottleneck::checks(name, &mount.target, pause));
+            checks.extend(bottleneck::checks(name, mount, pause));
             let stats = Live::at(&mount.target).and_then(|live| live.stats());
             checks.extend(stats.ok().map(|stats| bad(name, &mount.target, &stats)));
             checks
@@ -50,54 +35,23 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration, ask: Ask) -> Ve
 }
 
 /// The problem of a mount whose daemon does not answer; `None` if it does.
-pub(super) fn unanswered(target: &Path, ask: Ask) -> Option<Check> {
-    let hangs = asked(ask(target)).is_none();
-    hangs.then(|| daemon(&target.display().to_string(), None).err()).flatten()
+pub(super) fn unanswered(mount: &Mount) -> Option<Check> {
+    let asked = Patient::of(mount).ask_daemon(&mount.target);
+    let hangs = asked.is_err_and(|e| e.kind() == io::ErrorKind::TimedOut);
+    hangs.then(|| daemon(&mount.target.display().to_string(), None).err()).flatten()
 }
 
 /// The daemon's answer: its `info.json`, or nothing if it is dead; `None` if it does not answer in time.
-///
-/// A process that waits for a daemon which hangs can perhaps not even be killed. So another process asks, and may stay
-/// behind then.
-fn asked(mut command: Command) -> Option<io::Result<Option<Vec<u8>>>> {
-    let (tell, told) = mpsc::channel();
-    // The other process holds no descriptor of the caller's.
-    command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
-    let mut child = match command.spawn() {
-        Err(e) => return Some(Err(e)),
-        Ok(child) => child,
-    };
-    let stdout = child.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let mut info = Vec::new();
-        let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut info));
-        tell.send(read.map(|_| info))
-    });
-    let Ok(info) = told.recv_timeout(PATIENCE) else {
-        let _ = child.kill();
-        return None;
-    };
-    // Beside a thread, no child can be made that asks further questions.
-    let _ = reader.join();
-    let answered = info.and_then(|info| Ok((info, child.wait()?.code())));
-    Some(answered.and_then(|(info, code)| match code {
-        Some(0) => Ok(Some(info)),
-        Some(DEAD) => Ok(None),
-        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
-        None => Err(io::Error::other("the process that asked it was killed")),
-    }))
-}
-
-/// Prints the `info.json` of the mount on `target`. Gives the exit code: 0, an error number, or [`DEAD`].
-pub(crate) fn answer(target: &Path) -> i32 {
-    let state = |target: &Path| match mounts::state(target)? {
-        mounts::State::Dead(_) => Ok(DEAD),
-        _ => {
-            let info = control_file::read(&target.join(CONTROL_DIRECTORY).join("info.json"))?;
-            io::stdout().write_all(&info).map(|()| 0)
-        }
-    };
-    state(target).unwrap_or_else(|e: io::Error| e.raw_os_error().unwrap_or(libc::EIO))
+fn asked(mount: &Mount) -> Option<io::Result<Option<Vec<u8>>>> {
+    let patient = Patient::of(mount);
+    let info = mount.target.join(CONTROL_DIRECTORY).join("info.json");
+    // A daemon answers the first question also where it has no control directory.
+    match patient.ask_daemon(&mount.target).and_then(|()| patient.read(&info)) {
+        Ok(info) => Some(Ok(Some(info))),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => None,
+        Err(e) if mounts::is_dead(&e) => Some(Ok(None)),
+        Err(e) => Some(Err(e)),
+    }
 }
 
 /// From the daemon's answer (see [`asked`]).
@@ -126,6 +80,10 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Result<Vec
                 }
                 // The daemon was asked before, and has answered.
                 io::ErrorKind::NotFound => {
+                    let found = "its daemon answers, but has no info.json";
+                    Check::note(check, found, "another version of ffrfs may have mounted it")
+                }
+                io::ErrorKind::NotADirectory => {
                     let found = "its daemon answers; --no-control hides everything else";
                     Check::note(check, found, "")
                 }
@@ -282,7 +240,11 @@ mod tests {
         let error = |errno| Some(Err(io::Error::from_raw_os_error(errno)));
         assert_eq!(state(error(libc::EIO)), State::Problem);
         assert_eq!(state(error(libc::EACCES)), State::Note);
-        assert_eq!(state(error(libc::ENOENT)), State::Note, "--no-control");
+        let found = |errno| daemon("m", error(errno)).unwrap_err().found;
+        assert_eq!(state(error(libc::ENOTDIR)), State::Note);
+        assert!(found(libc::ENOTDIR).contains("--no-control"));
+        assert_eq!(state(error(libc::ENOENT)), State::Note);
+        assert!(!found(libc::ENOENT).contains("--no-control"), "one file is missing");
     }
 
     #[test]

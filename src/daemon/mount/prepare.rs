@@ -19,7 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::format::counted;
 use crate::interrupt::Interrupt;
 use crate::io::mount::mount_id::Made;
-use crate::io::mount::{fuse_connection, mounts};
+use crate::io::mount::{fuse_connection, made, mounts};
 use crate::io::process::procfs;
 use crate::io::process::workers::{self, Messages};
 use crate::io::{File, process};
@@ -52,7 +52,7 @@ pub(super) fn prepare(
     // Checked before the containers are opened, which may take long. A dead mount stays until they are: without it, programs
     // would find an empty directory.
     let is_first = is_here && !resumed.is_next;
-    let target = if is_first { free(target, settings)? } else { target };
+    let target = if is_first { free(target, request)? } else { target };
     hide_password(request);
     // Made as long as this process has one thread.
     let unmounter = unmounter(request, &target);
@@ -76,10 +76,10 @@ pub(super) fn prepare(
     let reserved = target.directory().filter(|_| is_first).and_then(reserve);
     let target = match namespace {
         // Another process may have mounted here while the containers were opened.
-        None if is_first && target.directory().is_some() => free(target, settings)?,
+        None if is_first && target.directory().is_some() => free(target, request)?,
         None if is_first => target,
         // As late as possible: from here to the mount programs find an empty directory.
-        None if is_here => free_again(target, settings, resumed.supervisor, &resumed.made)?,
+        None if is_here => free_again(target, request, resumed.supervisor, &resumed.made)?,
         None => target,
         Some(namespace) => {
             enter(namespace, vfs.store().len())?;
@@ -87,9 +87,9 @@ pub(super) fn prepare(
                 _ if is_resumed => target,
                 true => {
                     let target = resolved(target)?;
-                    free_again(target, settings, resumed.supervisor, &resumed.made)?
+                    free_again(target, request, resumed.supervisor, &resumed.made)?
                 }
-                false => free(target, settings)?,
+                false => free(target, request)?,
             }
         }
     };
@@ -291,12 +291,19 @@ fn in_words(store: &Store) -> &'static str {
     }
 }
 
-/// A target that can be mounted on.
-fn free(target: Target, settings: &MountSettings) -> Result<Target, Failure> {
+/// A target that can be mounted on. One that its user has named stays after the mount, though it may have been made for another
+/// mount before.
+fn free(target: Target, request: &MountRequest) -> Result<Target, Failure> {
     match target {
-        Target::Directory(directory) => free_mount_point(&directory).map(Target::Directory),
+        Target::Directory(directory) => {
+            let directory = free_mount_point(&directory)?;
+            if !request.makes_target {
+                made::forget(&directory);
+            }
+            Ok(Target::Directory(directory))
+        }
         Target::PassedConnection(_) => {
-            settings.warn_of_options_without_effect();
+            request.settings.warn_of_options_without_effect();
             Ok(target)
         }
     }
@@ -344,7 +351,7 @@ fn resolved(target: Target) -> Result<Target, Failure> {
 /// As [`free`], where a mount of this dataset was before.
 fn free_again(
     target: Target,
-    settings: &MountSettings,
+    request: &MountRequest,
     supervisor: Option<&Messages>,
     before: &Made,
 ) -> Result<Target, Failure> {
@@ -362,7 +369,7 @@ fn free_again(
             .or_else(|error| if workers::has_nobody(&error) { Ok(()) } else { Err(error) });
         told.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
-    free(target, settings)
+    free(target, request)
 }
 
 /// Directories without which neither the daemon nor anybody else can work.

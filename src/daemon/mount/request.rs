@@ -100,6 +100,14 @@ pub(crate) struct MountSettings {
     pub(crate) log_file: Option<PathBuf>,
 }
 
+/// A mount point that is removed after the mount.
+#[derive(Debug)]
+pub(super) struct MadePoint {
+    pub(super) path: PathBuf,
+    /// It was made for this mount; else it is one that was left from another mount.
+    pub(super) is_new: bool,
+}
+
 /// How the program that mounts prints failures, and ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller {
@@ -136,22 +144,23 @@ impl MountRequest {
         place::known_in(failure, name, names, self.sources.len(), &self.target)
     }
 
-    /// Makes the mount point, if that is wanted and it is missing; gives its path then. One that was left from a mount whose
-    /// daemon was killed is taken over.
-    pub(super) fn make_target(&self) -> Result<Option<PathBuf>, Failure> {
+    /// Makes the mount point, if that is wanted and it is missing. One that was left from a mount whose daemon was killed is
+    /// taken over.
+    pub(super) fn make_target(&self) -> Result<Option<MadePoint>, Failure> {
         let target = &self.target;
         if !self.makes_target {
             return Ok(None);
         }
-        let path = std::path::absolute(target).and_then(|path| match made::make(&path) {
-            Ok(()) => Ok(Some(path)),
+        let user = nix::unistd::geteuid().as_raw();
+        let made = std::path::absolute(target).and_then(|path| match made::make(&path) {
+            Ok(()) => Ok(Some(MadePoint { path, is_new: true })),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && may_hide(&path)? => {
-                Ok(made::is_made(&path).then_some(path))
+                Ok(made::is_made(&path, user).then_some(MadePoint { path, is_new: false }))
             }
             Err(e) => Err(e),
         });
         let hint = "; name another mount point: ffrfs mount SOURCE… MOUNTPOINT";
-        path.map_err(|e| {
+        made.map_err(|e| {
             Failure::new(Exit::Mount, format!("cannot make {}: {e}{hint}", target.display()))
         })
     }

@@ -2,7 +2,7 @@
 
 use super::limits;
 use super::prepare::{self, prepare};
-use super::request::{Caller, MountRequest, MountSettings};
+use super::request::{Caller, MadePoint, MountRequest, MountSettings};
 use super::stored::{self, Found};
 use super::supervise::supervise;
 use super::terminal::{Died, say_where_messages_go};
@@ -90,6 +90,11 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
+    if request.settings.no_control && request.settings.ro == Some(false) {
+        say(format_args!(
+            "ffrfs: --rw is of no use with --no-control: there is no .ffrfs to write to"
+        ));
+    }
     // Before anybody looks at the mount point: perhaps nobody answers there.
     let kept = if request.foreground { stored::find(request) } else { Ok(None) };
     if let Ok(Some(found)) = &kept
@@ -132,19 +137,19 @@ fn in_foreground(
         None
     });
     let made = match &found {
-        Some(found) => found.made.then(|| request.target.clone()),
+        Some(found) => found.made.then(|| MadePoint { path: request.target.clone(), is_new: true }),
         None => request.make_target()?,
     };
     heap::set_up();
     if settings.restarts > 0 {
         let found = found.map(|found| found.told);
-        return supervised(request, target, (&mut None, made.as_deref()), found, caller);
+        return supervised(request, target, (&mut None, made.as_ref()), found, caller);
     }
     let served = prepare(request, target, Resumed::default(), caller.end);
     let served = served.and_then(Service::start);
     let served = served.map_err(|failure| limits::explain(failure, request));
     let served = served.and_then(Serving::serve).map(|exit| exit as u8);
-    remove(made.as_deref());
+    remove(made.as_ref(), served.as_ref().is_ok_and(|code| *code == Exit::Ok as u8));
     served
 }
 
@@ -194,7 +199,7 @@ fn in_background(
             Ok(code)
         }
         process::Forked::Daemon(ready) => {
-            let code = be_the_daemon(request, target, labels, (ready, made.as_deref()), caller)?;
+            let code = be_the_daemon(request, target, labels, (ready, made.as_ref()), caller)?;
             // Of what a code means, the parent tells the user.
             std::process::exit(i32::from(code))
         }
@@ -297,7 +302,7 @@ fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
 fn supervised(
     request: &MountRequest,
     target: Target,
-    (ready, made): (&mut Option<process::Ready>, Option<&Path>),
+    (ready, made): (&mut Option<process::Ready>, Option<&MadePoint>),
     found: Option<Told>,
     caller: Caller,
 ) -> Result<u8, Failure> {
@@ -308,14 +313,16 @@ fn supervised(
     let served = target
         .and_then(|target| supervise(request, target, (ready, made.is_some()), found, caller));
     if !served.as_ref().is_ok_and(|served| served.is_worker) {
-        remove(made);
+        remove(made, served.as_ref().is_ok_and(|served| served.code == Exit::Ok as u8));
     }
     served.map(|served| served.code).map_err(|failure| limits::explain(failure, request))
 }
 
-/// Removes the mount point that was made for this mount; one that is in use again stays.
-fn remove(made: Option<&Path>) {
-    if let Some(path) = made
+/// Removes the mount point that was made for this mount, or for one before it; one that is in use again stays.
+fn remove(made: Option<&MadePoint>, has_ended_well: bool) {
+    // One that was left from another mount, a further mount may just have taken over, too.
+    if let Some(MadePoint { path, is_new }) = made
+        && (*is_new || has_ended_well)
         && let Err(error) = std::fs::remove_dir(path)
     {
         tracing::info!("{}: not removed: {error}", path.display());
@@ -326,7 +333,7 @@ fn be_the_daemon(
     request: &MountRequest,
     target: Target,
     labels: &Labels,
-    (ready, made): (process::Ready, Option<&Path>),
+    (ready, made): (process::Ready, Option<&MadePoint>),
     caller: Caller,
 ) -> Result<u8, Failure> {
     notify::tell_nothing();
@@ -355,11 +362,11 @@ fn be_the_daemon(
             say_where_messages_go();
             ready.report(0);
             let served = serving.serve();
-            remove(made);
+            remove(made, served.as_ref().is_ok_and(|exit| *exit == Exit::Ok));
             served.map(|exit| exit as u8)
         }
         Err(failure) => {
-            remove(made);
+            remove(made, false);
             Ok(report(&request.name_in(limits::explain(failure, request)), ready, caller))
         }
     }

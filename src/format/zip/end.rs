@@ -19,6 +19,9 @@ const LOCATOR_BYTES: u64 = 20;
 /// The longest comment, and what may stand behind it is not longer.
 const TAIL_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;
 
+/// Said where the central directory should be, and other bytes are.
+const OR_ENCRYPTED: &str = ": it is damaged or encrypted";
+
 /// Where the central directory is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
@@ -100,7 +103,8 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
     if let Some((_, end)) = best {
         return Ok(end);
     }
-    if is_masked(source)? {
+    let may_be_encrypted = reason.as_ref().is_some_and(|(_, why)| why.hint == OR_ENCRYPTED);
+    if may_be_encrypted && is_masked(source)? {
         return Err(Error::Encryption { part: source.name().clone(), how: STRONG_ENCRYPTION });
     }
     Err(match reason {
@@ -190,8 +194,7 @@ fn examine(source: &dyn Source, record: &[u8], at: u64) -> Found<End> {
     if stated.offset_bytes <= before && is_row(stated.offset_bytes)? {
         return end(stated.offset_bytes, 0);
     }
-    let hint = ": it is damaged or encrypted";
-    reject(before, expected, "other bytes".to_owned(), hint)
+    reject(before, expected, "other bytes".to_owned(), OR_ENCRYPTED)
 }
 
 fn state(source: &dyn Source, record: &[u8], at: u64) -> Found<Stated> {

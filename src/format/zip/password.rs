@@ -10,13 +10,17 @@ use crate::format::{Error, OpenOptions, Result};
 const MAX_PROOF_BYTES: u64 = 256 << 10;
 /// What a wrong password and a damaged member have in common.
 const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32";
+/// What a wrong password and that of very few members have in common.
+const OR_OF_ONE: &str =
+    " or that of one large member alone: its cipher accepts one wrong password of 256";
+const OR_OF_TWO: &str =
+    " or that of two large members alone: their cipher accepts one wrong password of 256";
 
 /// What the first encrypted members say of a password.
 enum Verdict {
     Fits,
-    Wrong,
-    /// The traditional cipher accepts it, and then gives wrong bytes.
-    WrongOrDamaged,
+    /// And what else may be the case; empty if nothing.
+    Wrong(&'static str),
 }
 
 impl ZipFile {
@@ -25,16 +29,14 @@ impl ZipFile {
     pub(super) fn try_password(&mut self, rows: &[u64], options: &OpenOptions) -> Result<()> {
         match self.fits(rows, options.allow_damaged) {
             Ok(Verdict::Fits) => Ok(()),
-            Ok(_) if options.allow_damaged => {
+            Ok(Verdict::Wrong(_)) if options.allow_damaged => {
                 self.password = None;
                 let name = self.source.name();
                 let why = "wrong password: its encrypted members cannot be read";
                 self.warnings.push(format!("{name}: {why}"));
                 Ok(())
             }
-            Ok(verdict) => {
-                let is_sure = matches!(verdict, Verdict::Wrong);
-                let hint = if is_sure { "" } else { OR_DAMAGED };
+            Ok(Verdict::Wrong(hint)) => {
                 Err(Error::WrongPassword { part: self.source.name().clone(), hint })
             }
             // What cannot be read tells nothing of the password.
@@ -45,10 +47,12 @@ impl ZipFile {
 
     /// A wrong password is better refused than found out by every reader: one of the first few encrypted members must accept
     /// it. Others may have other passwords. The traditional cipher accepts one wrong password of 256: there the member must
-    /// also match its CRC, or, where it is too large to try, another one accept the password, too, unless there is none.
+    /// also match its CRC, or, where it is too large to try, others accept the password, too, unless there are none: one
+    /// beside the first member, and two beside another one, as any pair of eight lets four times as many wrong ones through.
     fn fits(&self, rows: &[u64], allow_damaged: bool) -> Result<Verdict> {
         let Some(password) = &self.password else { return Ok(Verdict::Fits) };
-        let (mut asked, mut accepting, mut tried) = (0_u32, 0_u32, false);
+        let (mut asked, mut accepting) = (0_u32, 0_u32);
+        let (mut tried, mut first_accepts) = (false, false);
         for row in rows {
             let head = self.head(*row)?;
             let Some(stored) = self.stored_front(&head)? else { continue };
@@ -60,6 +64,7 @@ impl ZipFile {
                 return Ok(Verdict::Fits);
             }
             accepting = accepting.saturating_add(1);
+            first_accepts |= asked == 1;
             if stored.len() as u64 == head.stored_bytes {
                 let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
                 if self.decode_as(&head, &stored, &mut out).is_ok()
@@ -71,11 +76,12 @@ impl ZipFile {
             }
         }
         Ok(match accepting {
-            0 if asked > 0 => Verdict::Wrong,
+            0 if asked > 0 => Verdict::Wrong(""),
             // Those that do not match their CRC are damaged.
             2.. if allow_damaged => Verdict::Fits,
-            _ if tried => Verdict::WrongOrDamaged,
-            1 if asked > 1 && !allow_damaged => Verdict::Wrong,
+            _ if tried => Verdict::Wrong(OR_DAMAGED),
+            1 if asked > 1 && !allow_damaged => Verdict::Wrong(OR_OF_ONE),
+            2 if !first_accepts => Verdict::Wrong(OR_OF_TWO),
             _ => Verdict::Fits,
         })
     }

@@ -29,6 +29,8 @@ pub(super) const EXTRA_TIMESTAMP: u16 = 0x5455;
 const EXTRA_INFOZIP_UNIX: u16 = 0x5855;
 pub(super) const EXTRA_UNICODE_PATH: u16 = 0x7075;
 const EXTRA_AES: u16 = 0x9901;
+/// All of that field: version, vendor, length of the key, method.
+const AES_BYTES: usize = 7;
 
 /// PKZIP for DOS; also what says nothing.
 const HOST_DOS: u8 = 0;
@@ -137,10 +139,13 @@ impl Head {
             }
         }
         if self.method == METHOD_AES && self.flags & FLAG_ENCRYPTED != 0 {
-            self.lock = Lock::Unknown;
-            if let Some((lock, method)) = field(extra, EXTRA_AES).and_then(Lock::aes) {
-                self.lock = lock;
-                self.method = method;
+            let whole = field(extra, EXTRA_AES).filter(|field| field.len() >= AES_BYTES);
+            match whole.map(Lock::aes) {
+                Some(Some((lock, method))) => (self.lock, self.method) = (lock, method),
+                Some(None) => self.lock = Lock::Unknown,
+                None if self.lock == Lock::Unknown => {}
+                // It is damaged: 99 is no method that a member without AES can have.
+                None => self.lock = Lock::None,
             }
         }
     }

@@ -9,7 +9,7 @@ use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
 /// A directory in which files are made.
@@ -136,6 +136,14 @@ impl Beneath {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
+    /// Removes a directory, which must be empty.
+    ///
+    /// # Errors
+    /// There are files in it, or it cannot be removed.
+    pub fn remove_directory(&self, name: &Path) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
+    }
+
     /// The attributes of an entry; a symbolic link is not followed. `None`: there is no such entry.
     ///
     /// # Errors
@@ -162,6 +170,12 @@ impl Beneath {
     /// As of [`set`].
     pub fn set(&self, mode: Option<u16>, modified: Modified) -> io::Result<bool> {
         set(&self.0, mode, modified)
+    }
+}
+
+impl AsFd for Beneath {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

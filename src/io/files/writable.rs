@@ -3,6 +3,7 @@
 use nix::unistd::{AccessFlags, eaccess};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Looks whether this user may write a file, or make it where there is none.
@@ -13,7 +14,11 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(_) => Ok(eaccess(path, AccessFlags::W_OK)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => check_makeable(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The file is made where a link leads to.
+            let led_to = fs::read_link(path).map(|link| path.parent().unwrap_or(path).join(link));
+            check_makeable(led_to.as_deref().unwrap_or(path))
+        }
         Err(error) => Err(error),
     }
 }
@@ -23,6 +28,9 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As making it would fail.
 pub fn check_makeable(path: &Path) -> io::Result<()> {
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
     let path = std::path::absolute(path)?;
     let directory = path.parent().unwrap_or(&path);
     if !fs::metadata(directory)?.is_dir() {
@@ -43,7 +51,16 @@ mod tests {
         check_writable(&there).unwrap();
         check_writable(&new).unwrap();
         check_makeable(&new).unwrap();
+        let link = |name: &str, to: &str| {
+            let path = place.path().join(name);
+            std::os::unix::fs::symlink(to, &path).unwrap();
+            path
+        };
+        check_writable(&link("to_new", "./new")).unwrap();
         for (wrong, errno) in [
+            (link("to_nowhere", "none/new"), libc::ENOENT),
+            (link("to_directory", "new/"), libc::EISDIR),
+            (place.path().join("new/"), libc::EISDIR),
             (place.path().to_owned(), libc::EISDIR),
             (place.path().join("none/new"), libc::ENOENT),
             (there.join("new"), libc::ENOTDIR),

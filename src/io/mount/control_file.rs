@@ -1,6 +1,11 @@
-//! The control files of a mount, where one daemon may take over from another at any time.
+//! The control files of a mount, where one daemon may take over from another at any time. The mount may be a hostile user's.
 
-use std::fs::{self, File};
+use crate::io::process::MOST_MESSAGE_BYTES;
+use nix::errno::Errno;
+use nix::fcntl::{self, AtFlags, OFlag};
+use nix::sys::stat::{Mode, fstatat};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,6 +14,9 @@ use std::time::Duration;
 
 /// The inode number of each control directory. The numbers of what a dataset has stay far below.
 pub const DIRECTORY_INODE: u64 = 1 << 62;
+
+/// The most bytes that are read of a control file: a child sends them behind an error number.
+const MOST_BYTES: u64 = MOST_MESSAGE_BYTES - 4;
 
 /// So often calls are made, for 2 s or longer: while one daemon takes over from another, both answer. The time that a call takes
 /// does not count, as it waits where nobody answers.
@@ -19,41 +27,65 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// All bytes of a control file.
 ///
 /// # Errors
-/// As of [`open`].
+/// As of [`open`]; EFBIG: it does not end where the largest one would.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    opened_anew(|| {
-        let mut bytes = Vec::new();
-        open(path)?.read_to_end(&mut bytes).map(|_| bytes)
-    })
+    opened_anew(|| read_whole(&open(path)?, MOST_BYTES))
+}
+
+fn read_whole(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(Errno::EFBIG.into()),
+        false => Ok(bytes),
+    }
 }
 
 /// Opens a control file for reading, once (see [`opened_anew`]).
 ///
 /// # Errors
-/// As for any file; ENOENT: also if the mount has no control directory, and its dataset has a file of that name.
+/// As for any file; EINVAL: it is none; ENOTDIR: the mount has no control directory.
 pub fn open(path: &Path) -> io::Result<File> {
-    check(path)?;
-    File::open(path)
+    let (directory, name) = directory(path)?;
+    open_in(&directory, name)
 }
 
-/// What `stat` shows of a control file.
+/// Opens a file without following a link, and without waiting for one who writes to a pipe.
+fn open_in(directory: &File, name: &OsStr) -> io::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = File::from(fcntl::openat(directory, name, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// The owner of a control file.
 ///
 /// # Errors
 /// As of [`open`].
-pub fn metadata(path: &Path) -> io::Result<fs::Metadata> {
+pub fn owner(path: &Path) -> io::Result<u32> {
     opened_anew(|| {
-        check(path)?;
-        fs::metadata(path)
+        let (directory, name) = directory(path)?;
+        Ok(fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.st_uid)
     })
 }
 
-/// An error unless a path leads into a control directory. With `--no-control`, a dataset may have a directory of that name, or a
-/// symbolic link to the control directory of another mount.
-fn check(path: &Path) -> io::Result<()> {
-    let directory = path.parent().map(fs::symlink_metadata).transpose()?;
-    match directory.is_some_and(|directory| directory.ino() == DIRECTORY_INODE) {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+/// The control directory that a path leads into, and the file's name in it. With `--no-control`, a dataset may have a directory
+/// of that name, or a symbolic link to the control directory of another mount.
+fn directory(path: &Path) -> io::Result<(File, &OsStr)> {
+    let absent = || Err(Errno::ENOTDIR.into());
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return absent() };
+    // The daemon is not asked to open it.
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let directory = match fcntl::open(directory, flags, Mode::empty()) {
+        Ok(directory) => File::from(directory),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return absent(),
+        Err(e) => return Err(e.into()),
+    };
+    match directory.metadata()?.ino() == DIRECTORY_INODE {
+        true => Ok((directory, name)),
+        false => absent(),
     }
 }
 
@@ -82,15 +114,49 @@ pub fn is_stale(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::fs;
 
     #[test]
     fn a_file_of_another_directory_is_no_control_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("info.json");
         fs::write(&file, "{}").unwrap();
-        let refused = [read(&file).err(), open(&file).err(), metadata(&file).err()];
-        assert!(refused.iter().flatten().all(|e| e.raw_os_error() == Some(libc::ENOENT)));
-        assert_eq!(refused.iter().flatten().count(), 3);
+        let nowhere = directory.path().join("absent/info.json");
+        for file in [file, nowhere] {
+            let refused = [read(&file).err(), open(&file).err(), owner(&file).err()];
+            assert!(refused.iter().flatten().all(|e| e.raw_os_error() == Some(libc::ENOTDIR)));
+            assert_eq!(refused.iter().flatten().count(), 3);
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_end_is_not_read_on() {
+        let endless = File::open("/dev/zero").unwrap();
+        assert_eq!(read_whole(&endless, 10).unwrap_err().raw_os_error(), Some(libc::EFBIG));
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("file"), [7; 10]).unwrap();
+        let file = File::open(directory.path().join("file")).unwrap();
+        assert_eq!(read_whole(&file, 10).unwrap(), [7; 10]);
+    }
+
+    #[test]
+    fn neither_a_link_nor_a_pipe_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("file"), "{}").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        nix::unistd::mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();
+        let opened = File::open(directory.path()).unwrap();
+        let open = |name: &str| open_in(&opened, OsStr::new(name));
+        assert!(open("file").is_ok());
+        for (name, errno) in [
+            ("link", libc::ELOOP),
+            ("pipe", libc::EINVAL),
+            (".", libc::EINVAL),
+            ("missing", libc::ENOENT),
+        ] {
+            assert_eq!(open(name).unwrap_err().raw_os_error(), Some(errno), "{name}");
+        }
     }
 
     #[test]

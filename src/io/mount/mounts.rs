@@ -4,7 +4,7 @@ use super::fuse_connection;
 use glob::{MatchOptions, Pattern};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::unistd::geteuid;
+use nix::unistd::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -51,10 +51,12 @@ pub enum State {
 }
 
 impl Mount {
-    /// The user and group that this process, being root, must become to look into it; `None`: it looks into it as it is.
+    /// The user and group that this process, being root, must become to look into it, if it is refused as it is: in a user
+    /// namespace, the mount table may give other numbers than those that are compared. `None`: it may as it is.
     #[must_use]
     pub fn seen_as(&self) -> Option<(u32, u32)> {
-        self.private_to.filter(|(user, _)| *user != 0 && geteuid().is_root())
+        let own = (0, getegid().as_raw());
+        self.private_to.filter(|&private_to| geteuid().is_root() && private_to != own)
     }
 
     /// The state of a mount of ours, by what [`ask`] has given.

@@ -3,6 +3,7 @@
 //! `fork`.
 
 use super::fork::{self, Side};
+use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Gid, Pid, Uid, setgroups, setresgid, setresuid};
@@ -12,9 +13,20 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+/// The most bytes of a question or an answer. The largest control files have some tens of MiB.
+pub const MOST_MESSAGE_BYTES: u64 = 256 << 20;
+
+/// How long a child that is asked nothing may take to end by itself, before it is killed.
+const ENDING: Duration = Duration::from_secs(10);
+/// The same of one that may have become another user, who can stop it.
+const ENDING_AS_USER: Duration = Duration::from_millis(200);
 /// How long a child that was killed may take to end. It has nothing to give back; one that does not end waits in the kernel
 /// for a request that the daemon has taken.
-const ENDING: Duration = Duration::from_millis(50);
+const ENDING_KILLED: Duration = Duration::from_millis(50);
+/// How long a child may take to read a question.
+const READING: Duration = Duration::from_secs(5);
+/// How long the rest of an answer may take that has begun when the deadline comes.
+const REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The child that answers. It ends when this is dropped, or with this process: at once if it may be killed, else once its
@@ -22,6 +34,10 @@ const LOOK: Duration = Duration::from_millis(1);
 pub struct Helper {
     stream: UnixStream,
     pid: Pid,
+    /// How long it may take to end by itself.
+    ending: Duration,
+    /// The questions whose answers were not taken.
+    unanswered: Cell<u32>,
     /// It has missed a deadline: what comes later answers an old question.
     is_late: Cell<bool>,
 }
@@ -32,34 +48,31 @@ impl Helper {
     /// # Errors
     /// No process can be made.
     pub fn start(answer: impl FnMut(&[u8]) -> Vec<u8>) -> io::Result<Option<Self>> {
-        Self::start_as(None, answer)
+        Self::start_as(None, answer, |_| false)
     }
 
-    /// As [`Helper::start`]; the child answers as this user and group, where root may make it so, and else as this process.
+    /// As [`Helper::start`]; once `is_refused` says of an answer that this process was refused, the child becomes this user
+    /// and group, where root may make it so, and answers as them from then on.
     ///
     /// # Errors
     /// As there.
     pub fn start_as(
         user: Option<(u32, u32)>,
-        mut answer: impl FnMut(&[u8]) -> Vec<u8>,
+        answer: impl FnMut(&[u8]) -> Vec<u8>,
+        is_refused: impl Fn(&[u8]) -> bool,
     ) -> io::Result<Option<Self>> {
+        let ending = if user.is_some() { ENDING_AS_USER } else { ENDING };
         let (ours, theirs) = UnixStream::pair()?;
         match fork::fork_alone(&theirs)? {
             None => Ok(None),
             Some(Side::Parent(pid)) => {
-                Ok(Some(Self { stream: ours, pid, is_late: Cell::new(false) }))
+                ours.set_write_timeout(Some(READING))?;
+                let (unanswered, is_late) = (Cell::new(0), Cell::new(false));
+                Ok(Some(Self { stream: ours, pid, ending, unanswered, is_late }))
             }
             Some(Side::Child) => {
-                // In a user namespace that does not have this user, the calls are refused instead.
-                let _ = user.map(become_user);
-                // After the change of the user, which would undo it.
                 fork::end_with_parent();
-                let mut stream = theirs;
-                while let Ok(question) = receive(&mut stream) {
-                    if send(&mut stream, &answer(&question)).is_err() {
-                        break;
-                    }
-                }
+                answer_all(theirs, user, answer, is_refused);
                 fork::end_child(0)
             }
         }
@@ -68,53 +81,129 @@ impl Helper {
     /// Asks, without waiting for the answer.
     ///
     /// # Errors
-    /// The child has ended.
+    /// The child has ended, or does not read the question ([`io::ErrorKind::TimedOut`]).
     pub fn ask(&self, question: &[u8]) -> io::Result<()> {
-        send(&mut &self.stream, question)
+        if self.is_late.get() {
+            return Ok(());
+        }
+        send(&mut &self.stream, question).map_err(|error| match is_timeout(&error) {
+            true => {
+                self.is_late.set(true);
+                io::ErrorKind::TimedOut.into()
+            }
+            false => error,
+        })?;
+        self.unanswered.set(self.unanswered.get() + 1);
+        Ok(())
     }
 
     /// The answer to the oldest question; `None` if it does not come until `deadline`, nor to any later question.
     ///
     /// # Errors
-    /// The child has ended.
+    /// The child has ended, or its answer is too long.
     pub fn answer(&self, deadline: Instant) -> io::Result<Option<Vec<u8>>> {
         if self.is_late.get() {
             return Ok(None);
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match receive(&mut &self.stream) {
-            Ok(answer) => Ok(Some(answer)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+        let end = deadline.max(Instant::now() + REST);
+        match receive(&mut Until { stream: &self.stream, deadline, end }) {
+            Ok(answer) => {
+                self.unanswered.set(self.unanswered.get().saturating_sub(1));
+                Ok(Some(answer))
+            }
+            Err(e) if is_timeout(&e) => {
                 self.is_late.set(true);
                 Ok(None)
             }
             Err(e) => Err(e),
         }
     }
+
+    /// Whether the child ends in so much time.
+    fn ends_in(&self, limit: Duration) -> bool {
+        let since = Instant::now();
+        while waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) {
+            if since.elapsed() >= limit {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
-        if !self.is_late.get() {
-            let _ = waitpid(self.pid, None);
-            return;
-        }
-        let _ = kill(self.pid, Signal::SIGKILL);
-        let since = Instant::now();
-        let runs = || waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
-        while runs() && since.elapsed() < ENDING {
-            std::thread::sleep(LOOK);
+        let is_asked = self.is_late.get() || self.unanswered.get() > 0;
+        if is_asked || !self.ends_in(self.ending) {
+            let _ = kill(self.pid, Signal::SIGKILL);
+            self.ends_in(ENDING_KILLED);
         }
     }
 }
 
-fn become_user((user, group): (u32, u32)) -> nix::Result<()> {
+/// What the parent reads of an answer: each part of it until `deadline`, if it is not there yet, and all of it until `end`.
+struct Until<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let now = Instant::now();
+        if now > self.end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let left = self.deadline.saturating_duration_since(now);
+        self.stream.set_read_timeout(Some(left.max(LOOK)))?;
+        self.stream.read(buffer)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// What the child does: answers until the parent has ended.
+fn answer_all(
+    mut stream: UnixStream,
+    mut user: Option<(u32, u32)>,
+    mut answer: impl FnMut(&[u8]) -> Vec<u8>,
+    is_refused: impl Fn(&[u8]) -> bool,
+) {
+    while let Ok(question) = receive(&mut stream) {
+        let mut given = answer(&question);
+        let became = match user.take_if(|_| is_refused(&given)) {
+            Some(user) => become_user(user),
+            None => Ok(false),
+        };
+        if became == Ok(true) {
+            given = answer(&question);
+        }
+        if send(&mut stream, &given).is_err() || became.is_err() {
+            break;
+        }
+    }
+}
+
+/// Whether this process is that user now.
+///
+/// # Errors
+/// It is neither that user nor the one it was, and must not go on.
+fn become_user((user, group): (u32, u32)) -> nix::Result<bool> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-    setgroups(&[group])?;
+    // In a user namespace that does not have this user, or forbids it.
+    if setgroups(&[group]).is_err() {
+        return Ok(false);
+    }
     setresgid(group, group, group)?;
-    setresuid(user, user, user)
+    setresuid(user, user, user)?;
+    // That user must not look into it: it has the memory of root's process. The change of the user would undo both.
+    set_dumpable(false)?;
+    fork::end_with_parent();
+    Ok(true)
 }
 
 fn send(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
@@ -126,6 +215,9 @@ fn receive(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     stream.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
+    if length > MOST_MESSAGE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer is too long"));
+    }
     let mut message = Vec::new();
     let read = stream.take(length).read_to_end(&mut message)?;
     match read as u64 == length {

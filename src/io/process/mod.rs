@@ -10,7 +10,7 @@ mod this_process;
 pub mod workers;
 
 pub use fork::{Forked, Ready, Report, Side, end_child, fork_alone, fork_daemon, in_child};
-pub use helper::Helper;
+pub use helper::{Helper, MOST_MESSAGE_BYTES};
 pub use lasting_helper::LastingHelper;
 pub use this_process::{
     allow_wakes, enter_mount_namespace, leave_terminal, raise_open_files_limit, reset_signals,

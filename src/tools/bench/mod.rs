@@ -21,9 +21,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use target::Target;
 
-/// What opens encrypted files.
-pub(crate) const GIVE: &str = "mount with the password (-O password-file=FILE)";
-
 /// What to measure, and how.
 pub(crate) struct Bench<'a> {
     /// Containers, mounts or directories.
@@ -100,7 +97,8 @@ impl Bench<'_> {
                 let unread = mounted.unread();
                 if figures.failed == figures.files && unread.other == 0 && unread.encrypted > 0 {
                     let (target, files) = (&row.target, counted(figures.files, "file"));
-                    let why = format!("{target}: {files} read, and all are encrypted: {GIVE}");
+                    let advice = unread.advice();
+                    let why = format!("{target}: {files} read, and all are encrypted: {advice}");
                     return Err(Failure::new(Exit::Password, why));
                 }
                 if unread.is_more_than(row.unread) {

@@ -2,7 +2,13 @@
 //!
 //! Imports no other file of this directory.
 
+use crate::format::one_or_many;
 use serde::Serialize;
+
+/// What opens encrypted files.
+const GIVE: &str = "mount with the password (-O password-file=FILE)";
+/// What helps with those that no password opens.
+const DECRYPT: &str = "no password helps: decrypt the archive with the program that made it";
 
 /// The order in which files are read, and the threads that read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -49,18 +55,41 @@ pub(crate) struct Row {
 pub(crate) struct Unread {
     /// They cannot be decrypted.
     pub(crate) encrypted: u64,
+    /// Those of them that no password opens.
+    #[serde(rename = "unknown_encryption")]
+    pub(crate) unknown: u64,
     pub(crate) other: u64,
 }
 
 impl Unread {
-    /// From the lines of `.ffrfs/bad`. The reasons of all that is encrypted begin so.
+    /// From the lines of `.ffrfs/bad`. The reasons of all that is encrypted begin so. The line that counts what is not listed
+    /// names no container.
     pub(super) fn of(list: &str) -> Self {
         let mut unread = Self::default();
-        for reason in list.lines().filter_map(|line| line.split('\t').nth(1)) {
+        for line in list.lines() {
+            let mut fields = line.split('\t').skip(1);
+            let (Some(reason), Some(container)) = (fields.next(), fields.next()) else { continue };
+            if container == "-" {
+                continue;
+            }
             let is_encrypted = reason.starts_with("encrypted");
             *if is_encrypted { &mut unread.encrypted } else { &mut unread.other } += 1;
+            unread.unknown += u64::from(reason.starts_with("encrypted in a way"));
         }
         unread
+    }
+
+    /// What to do where all is encrypted: give the password, if one opens any of it.
+    pub(super) fn advice(self) -> &'static str {
+        if self.unknown < self.encrypted { GIVE } else { DECRYPT }
+    }
+
+    /// A sentence for those that a password opens, and one for those that none does.
+    pub(crate) fn sentences(self) -> impl Iterator<Item = String> {
+        let each = [(self.encrypted - self.unknown, GIVE), (self.unknown, DECRYPT)];
+        each.into_iter().filter(|(count, _)| *count > 0).map(|(count, advice)| {
+            format!("{} encrypted: {advice}", one_or_many(count, "file is", "files are"))
+        })
     }
 
     pub(super) fn is_more_than(self, other: Self) -> bool {
@@ -105,9 +134,17 @@ mod tests {
     #[test]
     fn what_a_mount_lists_as_encrypted_is_told_from_what_is_bad() {
         let list = "a\tencrypted\tx.zip\t0\nb\tchecksum\tx.zip\t1\n\
-                    c\tencrypted with another password, or damaged\tx.zip\t2\n";
-        assert_eq!(Unread::of(list), Unread { encrypted: 2, other: 1 });
+                    c\tencrypted with another password, or damaged\tx.zip\t2\n\
+                    d\tencrypted in a way that ffrfs does not read: so\tx.zip\t3\n\
+                    -\tit was truncated\ty.zip\t-\n\
+                    -\tand 7 more requests for bad samples\t-\t-\n";
+        let unread = Unread::of(list);
+        assert_eq!(unread, Unread { encrypted: 3, unknown: 1, other: 2 });
         assert_eq!(Unread::of(""), Unread::default());
+        let said: Vec<_> = unread.sentences().collect();
+        assert!(said.len() == 2 && said[0].starts_with("2 files are encrypted: mount"), "{said:?}");
+        assert!(said[1].starts_with("1 file is encrypted: no password helps"), "{said:?}");
+        assert!(unread.advice() == GIVE && Unread::default().sentences().next().is_none());
     }
 
     #[test]

@@ -90,7 +90,10 @@ pub(crate) fn check(
             let verdict = match &hashes {
                 Err(fault) if tally.encrypted.count(fault) => Verdict::Locked,
                 Err(fault) => {
-                    samples.log_bad(sample, &line.path, fault)?;
+                    // Once, also where a list has several lines for it.
+                    if number == 0 {
+                        samples.log_bad(sample, &line.path, fault)?;
+                    }
                     tally.other_password += u64::from(fault.is_encrypted());
                     if fault.is_encrypted() { Verdict::Locked } else { Verdict::Bad }
                 }

@@ -22,8 +22,9 @@ pub(crate) struct Sidecars {
     pub(crate) complete: Vec<PartName>,
     /// Containers with bad samples, which get no sidecar.
     pub(crate) bad: Vec<PartName>,
-    /// Containers with encrypted samples that cannot be decrypted, and how many: they get none either.
-    pub(crate) encrypted: Vec<(PartName, Encrypted)>,
+    /// Containers with encrypted samples that cannot be decrypted, how many, and how many have another password: they get
+    /// none either.
+    pub(crate) encrypted: Vec<(PartName, Encrypted, u64)>,
 }
 
 /// How many samples have no checksum.
@@ -31,6 +32,8 @@ pub(crate) struct Sidecars {
 struct Unread {
     bad: u64,
     encrypted: Encrypted,
+    /// Encrypted with another password, or damaged.
+    other_password: u64,
 }
 
 /// Writes a sidecar beside each container that lacks checksums, or all sections to the file `output`, which gets its
@@ -55,9 +58,9 @@ pub(crate) fn write_sidecars(
         }
         let rows = match rows(samples, number, threads)? {
             Ok(rows) => rows,
-            Err(Unread { bad, encrypted }) => {
-                if encrypted.all > 0 {
-                    sidecars.encrypted.push((name.clone(), encrypted));
+            Err(Unread { bad, encrypted, other_password }) => {
+                if encrypted.all + other_password > 0 {
+                    sidecars.encrypted.push((name.clone(), encrypted, other_password));
                 }
                 if bad > 0 {
                     sidecars.bad.push(name);
@@ -130,14 +133,16 @@ fn rows(
             Ok(None) => unread.bad += 1,
             Err(fault) if unread.encrypted.count(&fault) => {}
             Err(fault) => {
-                unread.bad += 1;
+                let is_encrypted = fault.is_encrypted();
+                *if is_encrypted { &mut unread.other_password } else { &mut unread.bad } += 1;
                 // The names of this catalog are numbers.
                 samples.log_bad(sample, b"", &fault)?;
             }
         }
         Ok(())
     })?;
-    Ok(if unread.bad + unread.encrypted.all == 0 { Ok(rows) } else { Err(unread) })
+    let Unread { bad, encrypted, other_password } = &unread;
+    Ok(if bad + encrypted.all + other_password == 0 { Ok(rows) } else { Err(unread) })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -108,7 +108,7 @@ impl Mounted {
         let gone = |e| self.failed("the mount is gone", e);
         let read = || control::<Figures>(&self.root, "stats.json");
         let figures = read().or_else(|e| match e.kind() {
-            ErrorKind::NotFound => {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
                 std::thread::sleep(MADE_ANEW);
                 read()
             }
@@ -271,23 +271,26 @@ impl Mounted {
 
 /// Why a mount cannot be asked to fetch.
 fn unreached(root: &Path, error: io::Error) -> Failure {
-    let mount = mounts::resolve(root).and_then(|target| mounts::at(&target));
-    let is_missing = mount.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    let is_ours = mount.ok().flatten().is_some_and(|mount| mount.fs_type == mounts::FS_TYPE);
     let shown = root.display();
+    let mount = match mounts::resolve(root).and_then(|target| mounts::at(&target)) {
+        Ok(mount) => mount,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let why = "no such directory (ffrfs list shows all mounts)";
+            return Failure::new(Exit::Mount, why).context(shown);
+        }
+        Err(error) => return Failure::new(Exit::Mount, error).context(shown),
+    };
+    let is_ours = mount.is_some_and(|mount| mount.fs_type == mounts::FS_TYPE);
     let failure = if is_ours && mounts::is_dead(&error) {
         let cure = format!("its daemon is dead: run ffrfs umount {shown}, and mount it again");
         Failure::new(Exit::Mount, cure)
-    } else if is_ours && error.kind() == ErrorKind::NotFound {
+    } else if is_ours && error.kind() == ErrorKind::NotADirectory {
         Failure::new(Exit::Mount, "it was mounted with --no-control, and takes no announcement")
     } else if is_ours {
         Failure::new(Exit::Mount, error)
     } else {
         // What is missing there, of which the system tells, is a file of a mount.
-        let why = match is_missing {
-            true => "no such directory (ffrfs list shows all mounts)",
-            false => "no dataset of ffrfs is mounted there (ffrfs list shows all that are)",
-        };
+        let why = "no dataset of ffrfs is mounted there (ffrfs list shows all that are)";
         Failure::new(Exit::Mount, why)
     };
     failure.context(shown)

@@ -1,8 +1,7 @@
 //! What the control files `info.json`, `stats.json`, `prefetch` and `bad` say.
 
 use super::Control;
-use crate::format::Fault;
-use crate::format::counted;
+use crate::format::{Fault, counted, one_line};
 use crate::store::remote::Counters;
 use crate::vfs::PrefetchFigures;
 use crate::vfs::options::Options;
@@ -105,6 +104,7 @@ impl Control {
         }
         for (part, what) in parts {
             let container = escape(self.samples.name_of(part).as_bytes());
+            let what = escape(what.as_bytes());
             let _ = writeln!(out, "-\t{what}\t{container}\t-\t-\t-\t-\t-");
         }
         if unlisted > 0 {
@@ -137,10 +137,10 @@ impl Control {
     }
 }
 
-/// Tabs, newlines and backslashes as escapes, so that a line is a line.
+/// Tabs, newlines and backslashes as escapes, so that a line is a line, and all that commands a terminal as `\x1b`.
 fn escape(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+    let escaped = text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c {
             '\t' => out.push_str("\\t"),
             '\n' => out.push_str("\\n"),
@@ -148,5 +148,18 @@ fn escape(bytes: &[u8]) -> String {
             other => out.push(other),
         }
         out
-    })
+    });
+    one_line(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_bad_stays_a_line_and_commands_no_terminal() {
+        let shown = escape("a\tb\nc\\x1b\x1b[31m\r\u{9b}\u{202e}ä".as_bytes());
+        assert_eq!(shown, "a\\tb\\nc\\\\x1b\\x1b[31m\\x0d\\x9b\\u{202e}ä");
+        assert_eq!(escape(b"\xff.jpg"), "\u{fffd}.jpg");
+    }
 }

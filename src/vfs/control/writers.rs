@@ -62,7 +62,8 @@ impl Control {
             Ok(())
         });
         let hidden = self.take_hidden(&mut samples);
-        if let Err(errno) = self.prefetch.announce(writer.order, &samples) {
+        let is_all_hidden = hidden > 0 && samples.is_empty();
+        if !is_all_hidden && let Err(errno) = self.prefetch.announce(writer.order, &samples) {
             writer.parser = before;
             return Err(errno);
         }
@@ -76,19 +77,23 @@ impl Control {
     /// Has samples fetched, by number, that will be read some time.
     pub(super) fn warm_up(&self, mut samples: Vec<u64>) -> Result<(), Errno> {
         let hidden = self.take_hidden(&mut samples);
-        self.prefetch.warm_up(&samples)?;
+        if hidden == 0 || !samples.is_empty() {
+            self.prefetch.warm_up(&samples)?;
+        }
         self.prefetch.skip(hidden);
         Ok(())
     }
 
     /// Takes out the samples that have no name, as nobody can read them; gives how many these are.
     fn take_hidden(&self, samples: &mut Vec<u64>) -> u64 {
-        let (catalog, dataset) = (self.namespace.catalog(), self.samples.dataset());
-        let all = samples.len();
-        samples.retain(|&sample| {
-            // Those that do not exist are refused later.
-            sample >= dataset.len() || catalog.is_named(dataset, sample).unwrap_or(true)
+        let dataset = self.samples.dataset();
+        let named = self.namespace.catalog().named(dataset, |error| {
+            tracing::warn!("{error}: announced samples that are not shown are fetched, too");
         });
+        let Some(named) = named else { return 0 };
+        let all = samples.len();
+        // Those that do not exist are refused later.
+        samples.retain(|&sample| sample >= dataset.len() || named.has(sample));
         (all - samples.len()) as u64
     }
 

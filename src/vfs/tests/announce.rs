@@ -179,6 +179,44 @@ fn announced_samples_that_have_no_name_are_skipped() {
 }
 
 #[test]
+fn a_sample_without_a_name_is_skipped_though_there_are_as_many_names_as_samples() {
+    // Two names of one sample, as of a hard link.
+    let mut tree = TreeBuilder::default();
+    tree.add(b"a", 0).unwrap();
+    tree.add(b"b", 0).unwrap();
+    let samples = vec![b"some bytes".to_vec(); 2];
+    let tree = |_| tree.build().unwrap().into();
+    let World { vfs, .. } = World::named(&[samples], Options::default(), 0, tree);
+    let writer = open(&vfs);
+    vfs.write(writer, 1, b"1\n0\n").unwrap();
+    assert_eq!(vfs.prefetch().announced_order(), [0]);
+    let figures = vfs.prefetch_figures();
+    assert_eq!((figures.announced, figures.skipped), (2, 1));
+}
+
+#[test]
+fn hidden_samples_alone_find_room_where_there_is_none() {
+    let mut tree = TreeBuilder::default();
+    tree.add(b"a", 0).unwrap();
+    let samples = vec![b"some bytes".to_vec(); 2];
+    let tree = |_| tree.build().unwrap().into();
+    let World { vfs, .. } = World::named(&[samples], Options::default(), 0, tree);
+    let writers = [1u64, 2].map(|order| {
+        let writer = open(&vfs);
+        vfs.take_ioctl(writer, ControlRequest::BeginOrder, &order.to_le_bytes()).unwrap();
+        writer
+    });
+    // Two orders take turns until no further one can be told from the others.
+    let announce = |writer, sample: u64| vfs.write(writer, 1, format!("{sample}\n").as_bytes());
+    let mut turns = writers.into_iter().cycle();
+    let refused = turns.find(|&writer| announce(writer, 0) == Err(Errno::ENOSPC)).unwrap();
+    let before = vfs.prefetch_figures();
+    announce(refused, 1).unwrap();
+    let figures = vfs.prefetch_figures();
+    assert_eq!((figures.waiting, figures.skipped), (before.waiting, before.skipped + 1));
+}
+
+#[test]
 fn nothing_else_can_be_written() {
     let World { vfs, .. } = world();
     let Ok(Lookup::Found(directory)) = vfs.lookup(1, b".ffrfs") else { panic!() };

@@ -152,7 +152,6 @@ fn an_option_that_is_unknown_or_senseless_is_refused_by_name() {
         ("fanout=0", "--fanout"),
         ("suffix=a/b", "a/b"),
         ("allow_other,allow_root", "--allow-root"),
-        ("rw,no_control", "--rw cannot be used with --no-control"),
         ("control=rw,no_control", "--control cannot be used with --no-control"),
         ("allow_root,uid=77777", "--uid 77777 cannot be used with --allow-root"),
     ] {
@@ -183,6 +182,18 @@ fn whoever_forgets_mount_is_told_so() {
         let outcome = run(Command::new(FFRFS).args(options).arg(&source).arg("/mnt"));
         let line = format!("ffrfs mount {} {} /mnt", options.join(" "), source.display());
         refused(&outcome, 1, &[&format!("did you mean: {line}")]);
+    }
+    // What `ffrfs mount` would refuse is not proposed, and nobody sees the password.
+    let path = source.to_str().unwrap();
+    for args in [
+        &["--password", "hunter2", path, "/mnt"][..],
+        &[path, "/mnt", "--password", "hunter2"],
+        &[path, "/mnt", "-o", "password=hunter2"],
+        &["-t", "ffrfs", path, "/mnt"],
+    ] {
+        let outcome = ffrfs(args);
+        let is_refused = outcome.code == 1 && !outcome.stderr.contains("did you mean: ");
+        assert!(is_refused && !outcome.stderr.contains("hunter2"), "{args:?}: {}", outcome.stderr);
     }
     // It is the option that is wrong here.
     for args in [&["-o", "ro", "info"][..], &["--frob"]] {

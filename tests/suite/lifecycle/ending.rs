@@ -1,6 +1,8 @@
 //! How a mount ends: unmounted, told to end, killed, aborted.
 
 use super::*;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
 
 #[test]
 fn umount_ends_the_daemon_and_says_so_in_its_log() {
@@ -39,6 +41,29 @@ fn a_mount_point_that_mount_made_is_gone_when_umount_returns() {
     clean_up(&made, 0);
     unmounted.ok();
     assert!(made.is_dir());
+}
+
+#[test]
+fn a_mount_point_that_was_made_stays_if_there_are_files_beneath_the_mount() {
+    let directory = temp_dir();
+    if !can_note(&directory) {
+        return;
+    }
+    container_in(&directory, some());
+    let made = directory.path().join("data");
+    let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
+    let killed = || {
+        ffrfs(&["mount", "data.ffr", "-o", "restarts=0"]).ok();
+        kill_daemon(&made);
+    };
+    killed();
+    unmount(&made, true).unwrap();
+    let beneath = File::open(&made).unwrap();
+    killed();
+    drop(openat(&beneath, "mine", OFlag::O_CREAT, Mode::S_IRUSR).unwrap());
+    let said = ffrfs(&["umount", "data"]).ok().stderr;
+    assert!(said.ends_with("/data stays: there are files in it\n"), "{said}");
+    assert!(made.join("mine").exists());
 }
 
 #[test]
@@ -105,6 +130,20 @@ fn in_the_foreground_a_signal_ends_it_with_exit_code_0() {
             assert!(stderr.contains("mounted on"), "{stderr}");
             assert!(!is_mount_point(&daemon.point()));
         }
+    });
+}
+
+#[test]
+fn in_the_foreground_errors_of_samples_are_told_from_other_messages() {
+    for_each_transport(|transport| {
+        let mut daemon = Foreground::new(transport, &[]);
+        flip_byte(&daemon.directory.path().join("data.ffr"), 1 << 20);
+        let fails = || fs::read(daemon.point().join("000001")).is_err();
+        wait_until("a sample cannot be read", IN_TIME, fails);
+        unmount_soon(&daemon.point());
+        let (_, stderr) = daemon.wait();
+        let is_error = |line: &str| line.starts_with("ffrfs: error: ") && line.contains("data.ffr");
+        assert!(stderr.lines().any(is_error), "{stderr}");
     });
 }
 

@@ -27,6 +27,22 @@ fn commands_that_take_what_is_shown_say_how_many_files_are_not() {
 }
 
 #[test]
+fn whoever_selects_files_is_not_told_that_others_are_not_shown() {
+    let (directory, source) = packed(&FILES, "x.zip");
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for (command, out, selected) in [
+        ("extract", Some(path("a")), ["--path", "train"]),
+        ("extract", Some(path("b")), ["--include", "train"]),
+        ("convert", Some(path("c.tar")), ["--exclude", "val"]),
+        ("sum", None, ["--subdir", "train"]),
+    ] {
+        let args: Vec<_> = out.as_deref().into_iter().chain(selected).collect();
+        let said = on(command, &source, &args).ok().stderr;
+        assert!(!said.contains("left out"), "{command} {args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_path_that_is_named_and_left_out_is_said_to_be_so() {
     let (directory, source) = packed(&FILES, "x.zip");
     let out = directory.path().join("out");

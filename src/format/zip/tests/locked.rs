@@ -182,6 +182,31 @@ fn strong_and_unknown_encryption_is_told_from_damage_with_a_warning() {
 }
 
 #[test]
+fn a_member_whose_aes_field_is_missing_or_cut_is_damaged() {
+    for extra in [Vec::new(), field(0x9901, b"\x09"), field(0x9901, b"\x02\0AE\x03\x08")] {
+        let bytes = zip(&[Spec { extra, ..aes("a", "x", 0, 3, 2) }]);
+        for password in [None, Some(PASSWORD)] {
+            let container = open_with(bytes.clone(), &with(password)).unwrap();
+            assert!(container.sample(0).unwrap().damaged && container.fault(0).is_none());
+            let warning = &container.warnings()[0];
+            assert!(warning.contains("encoded with an unknown method"), "{warning}");
+            assert!(!container.wants_password());
+        }
+    }
+}
+
+#[test]
+fn a_cut_or_split_archive_is_called_so_though_its_directory_may_be_encrypted() {
+    let mut bytes = zip(&[Spec { flags: 0x2041, ..file("a", "x") }]);
+    let end = bytes.len() - 22;
+    let said = refusal(bytes[..end].to_vec());
+    assert!(said.contains("the file is truncated"), "{said}");
+    bytes[end + 4] = 1;
+    let said = refusal(bytes);
+    assert!(said.contains("join the parts first"), "{said}");
+}
+
+#[test]
 fn an_encrypted_directory_is_refused_as_encrypted() {
     let mut bytes = zip(&[Spec { flags: 0x2041, ..file("a", "x") }]);
     let at = memchr::memmem::find(&bytes, b"PK\x01\x02").unwrap();
@@ -213,6 +238,41 @@ fn a_password_of_any_of_the_first_encrypted_members_is_right() {
         let read = read_sample(&bytes, container.as_ref(), index);
         assert_eq!(read.as_deref(), Some(data.as_bytes()));
         assert_eq!(read_sample(&bytes, container.as_ref(), 1 - index), None);
+    }
+}
+
+/// A member that is too large to be tried by its CRC, with the traditional cipher and this password.
+fn large(name: &str, password: &[u8]) -> Spec {
+    let data = vec![b'x'; 300_000];
+    let check = (crc32fast::hash(&data) >> 24) as u8;
+    let stored = Some(zip_crypto(password, check, &deflate(&data)));
+    Spec { flags: 1, method: 8, stored, ..file(name, data) }
+}
+
+#[test]
+fn of_large_members_the_first_and_another_one_or_any_three_accept_a_password() {
+    let open = |passwords: &[&[u8]]| {
+        let members = passwords.iter().enumerate();
+        let members: Vec<_> =
+            members.map(|(number, password)| large(&number.to_string(), password)).collect();
+        open_with(zip(&members), &with(Some(PASSWORD))).err().map(|error| error.to_string())
+    };
+    let other = &b"other"[..];
+    let right: [&[&[u8]]; 3] =
+        [&[PASSWORD], &[PASSWORD, other, PASSWORD], &[other, PASSWORD, PASSWORD, PASSWORD]];
+    for passwords in right {
+        assert_eq!(open(passwords), None, "{}", passwords.len());
+    }
+    let wrong: [(&[&[u8]], &str); 5] = [
+        (&[other], "wrong password ("),
+        (&[other, other, other], "wrong password ("),
+        (&[PASSWORD, other], "or that of one large member alone"),
+        (&[other, PASSWORD], "or that of one large member alone"),
+        (&[other, PASSWORD, PASSWORD, other], "or that of two large members alone"),
+    ];
+    for (passwords, says) in wrong {
+        let said = open(passwords).unwrap();
+        assert!(said.contains("wrong password") && said.contains(says), "{said}");
     }
 }
 

@@ -3,10 +3,10 @@
 use super::winzip::aes;
 use super::{PASSWORD, file_in, with_password, write};
 use crate::common::{
-    FFRFS, Mount, Need, Outcome, TempDir, assert_errno, for_each_transport, have, noise, run,
-    temp_dir,
+    FFRFS, Mount, Need, Outcome, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
+    run, temp_dir,
 };
-use crate::formats::write::{Member, stored};
+use crate::formats::write::{Member, stored, zip_with_places};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,16 @@ fn on(command: &str, archive: &Path, more: &[&OsStr]) -> Outcome {
     run(Command::new(FFRFS).arg(command).arg(archive).args(more))
 }
 
-/// An archive with a clear member, `clear`, and `strong`, which PKWARE's strong encryption hides.
+/// A member that PKWARE's strong encryption hides.
+fn strong_member() -> Member {
+    Member { flags: 0x41, ..stored("strong", noise(1, 500)) }
+}
+
+/// An archive with a clear member, `clear`, and `strong`.
 fn strong() -> (TempDir, PathBuf) {
     let directory = temp_dir();
-    let strong = Member { flags: 0x41, ..stored("strong", noise(1, 500)) };
-    let archive = file_in(&directory, "x.zip", write::zip(&[stored("clear", "for all"), strong]));
+    let members = [stored("clear", "for all"), strong_member()];
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
     (directory, archive)
 }
 
@@ -91,18 +96,42 @@ fn bench_says_that_files_are_encrypted_with_the_exit_code_of_passwords() {
         return;
     }
     let directory = temp_dir();
-    let secret = aes(stored("secret", noise(1, 900)));
+    let (secret, strong) = (aes(stored("secret", noise(1, 900))), strong_member());
+    let clear = stored("clear", "for all");
     let quick = ["--rounds=1", "--epochs=1", "--mode=sequential", "-Oro"].map(OsStr::new);
-    for (members, says) in [
-        (vec![secret.clone()], "x.zip: 1 file read, and all are encrypted: "),
-        (vec![stored("clear", "for all"), secret], "x.zip: 1 file is encrypted: "),
+    let give = "mount with the password (-O password-file=FILE)";
+    let decrypt = "no password helps: decrypt the archive with the program that made it";
+    for (members, says, advice) in [
+        (vec![secret.clone()], "1 file read, and all are encrypted: ", &[give][..]),
+        (vec![clear.clone(), secret.clone()], "1 file is encrypted: ", &[give]),
+        (vec![strong.clone()], "1 file read, and all are encrypted: ", &[decrypt]),
+        (vec![clear, secret, strong], "1 file is encrypted: ", &[give, decrypt]),
     ] {
         let archive = file_in(&directory, "x.zip", write::zip(&members));
         let outcome = on("bench", &archive, &quick);
         assert_eq!(outcome.code, 9, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("-O password-file=FILE"), "{}", outcome.stderr);
+        for all in [give, decrypt] {
+            let is_said = outcome.stderr.contains(&format!("x.zip: {says}{all}"));
+            assert_eq!(is_said, advice.contains(&all), "{}", outcome.stderr);
+        }
     }
+}
+
+#[test]
+fn what_a_dataset_itself_calls_bad_is_not_taken_for_what_its_mount_could_not_read() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let directory = temp_dir();
+    let members = [stored(".ffrfs/bad", "x\tencrypted\tx.zip\t1\n"), stored("x", noise(1, 5000))];
+    let (bytes, places) = zip_with_places(&members);
+    let archive = file_in(&directory, "x.zip", bytes);
+    flip_byte(&archive, places[1] + 40);
+    let args = ["--rounds=1", "--epochs=1", "--mode=sequential", "-Oro,no_control"];
+    let outcome = on("bench", &archive, &args.map(OsStr::new));
+    assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("1 read failed"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("encrypted"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -132,6 +132,18 @@ fn a_bad_sample_is_told_and_left_out_with_exit_code_4() {
 }
 
 #[test]
+fn a_bad_sample_that_stands_in_a_list_twice_is_told_of_once() {
+    let directory = temp_dir();
+    let (bytes, places) = zip_with_places(&[stored("a", noise(1, 5000))]);
+    let source = file_in(&directory, "x.zip", bytes);
+    flip_byte(&source, places[0] + 4000);
+    let list = file_in(&directory, "list", format!("{}  a\n", "0".repeat(64)).repeat(2));
+    let outcome = sum(&source, &["--check", list.to_str().unwrap()]);
+    assert_eq!((outcome.code, outcome.text()), (4, "a: FAILED: bad in its container\n".repeat(2)));
+    assert_eq!(outcome.stderr.matches("checksum mismatch").count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
 fn a_list_is_checked_without_a_mount() {
     let directory = temp_dir();
     let source = file_in(&directory, "x.tar", tar(&[("a\nb", b"one"), ("c", b"two"), ("d", b"3")]));
