@@ -245,7 +245,7 @@ def control_errors(root: Path) -> Iterator[None]:
             why = "it is mounted without its control directory (--no-control): it has no figures"
         elif isinstance(error, FileNotFoundError):
             why = f"it has no file {error.filename}: another version of ffrfs serves it"
-        elif error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+        elif error.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
             why = f"its daemon is gone; `ffrfs umount {root}` removes the mount"
         else:
             why = f"its control files cannot be read: {error.strerror}"

@@ -8,7 +8,6 @@ use super::{Duplicates, NameError, Node, ROOT, Renamed, count_files, names};
 use crate::format::{self, Attributes, Directory, Entry, Member, quoted};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::OnceLock;
 
 /// What a file is called whose stored name is empty.
 const NAMELESS: &[u8] = b"%";
@@ -292,7 +291,7 @@ impl TreeBuilder {
             slots,
             attributes,
             renamed: self.renamed,
-            named: OnceLock::new(),
+            named: Box::default(),
         })
     }
 

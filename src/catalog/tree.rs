@@ -39,7 +39,7 @@ pub struct Tree {
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
     /// Made when it is first asked for; `None`: all samples have a name, or the names cannot be read.
-    pub(super) named: OnceLock<Option<Named>>,
+    pub(super) named: Box<OnceLock<Option<Named>>>,
 }
 
 /// Which samples have a name: a bit for each.
@@ -237,7 +237,7 @@ impl Tree {
             columns.try_into().map_err(|_| io::Error::other("too few columns"))?;
         let attributes = packed.chunks_exact(ATTRIBUTE_BYTES).map(unpack).collect();
         let part = source.name().clone();
-        let (slots, named) = (Slots(slots), OnceLock::new());
+        let (slots, named) = (Slots(slots), Box::default());
         Ok(Some(Self {
             part,
             directories,

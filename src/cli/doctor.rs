@@ -10,7 +10,7 @@ use crate::format::PartName;
 use crate::vfs::report;
 use clap::Args;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Report what this host offers, what a mount would use, and what to change
@@ -37,11 +37,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let places = args.places.iter().map(|place| PartName::from(place.clone().into_os_string()));
     let places: Vec<PartName> = places.collect();
     // Beside the threads that ask a store, no process can be made that asks a mount.
-    let of_paths = places.iter().filter_map(|place| match place {
-        PartName::Path(path) => Some(doctor::place(path, args.seconds)),
-        PartName::Url(_) => None,
-    });
-    let mut of_paths = of_paths.collect::<Vec<_>>().into_iter();
+    let paths: Vec<&Path> = places.iter().filter_map(PartName::as_path).collect();
+    let mut of_paths = doctor::places(&paths, args.seconds).into_iter();
     for place in &places {
         match place {
             PartName::Path(_) => checks.extend(of_paths.next().into_iter().flatten()),

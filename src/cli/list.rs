@@ -3,7 +3,7 @@
 use super::print::to_stdout;
 use crate::daemon::figures::uptime;
 use crate::daemon::live::{Answer, Live, Reached};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, say};
 use crate::format::{counted, one_line};
 use crate::vfs::report::{self, MountInfo, MountStats};
 use clap::Args;
@@ -32,7 +32,7 @@ struct Row {
     source: String,
     #[serde(serialize_with = "report::lossy")]
     mountpoint: PathBuf,
-    /// `serving`, `dead` (its daemon is gone), `stopped` (it does not answer), `silent` (mounted with
+    /// `serving`, `dead` (its daemon is gone), `stopped` (it has not answered), `silent` (mounted with
     /// --no-control) or `private` (another user has mounted it without `allow_other` or `allow_root`, and root cannot look
     /// into it as that user).
     state: &'static str,
@@ -52,9 +52,16 @@ pub(super) fn run(args: &ListArgs) -> Result<Exit, Failure> {
 pub(super) fn print(json: bool) -> Result<Exit, Failure> {
     let mounts = Live::reach_all()?;
     let figures = Live::figures(&mounts);
+    let mut exit = Exit::Ok;
+    for Reached { target, state, .. } in &mounts {
+        if let Answer::Unasked(error) = state {
+            say(format_args!("ffrfs: {}: {error}", target.display()));
+            exit = Exit::Mount;
+        }
+    }
     let rows: Vec<Row> = mounts.into_iter().zip(figures).map(row).collect();
     to_stdout(&if json { report::json(&rows) } else { table(&rows).into_bytes() })?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
 fn row((mount, figures): (Reached, Option<(MountInfo, MountStats)>)) -> Row {
@@ -62,7 +69,7 @@ fn row((mount, figures): (Reached, Option<(MountInfo, MountStats)>)) -> Row {
     let state = match state {
         Answer::Live(_) => "serving",
         Answer::Dead => "dead",
-        Answer::Stopped => "stopped",
+        Answer::Stopped | Answer::Unasked(_) => "stopped",
         Answer::Silent => "silent",
         Answer::Private => "private",
     };

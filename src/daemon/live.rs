@@ -10,7 +10,10 @@ use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a mount that has just given an answer may take for the next one, however late it is.
+const NEXT_ANSWER: Duration = Duration::from_secs(1);
 
 /// A mount of ours. What is asked of it fails if its daemon does not answer in time.
 pub(crate) struct Live {
@@ -41,6 +44,8 @@ pub(crate) enum Answer {
     Silent,
     /// Its user has mounted it for nobody else, and root cannot look into it as that user.
     Private,
+    /// It was not asked: the system has made no process for that.
+    Unasked(io::Error),
 }
 
 impl Reached {
@@ -73,10 +78,11 @@ impl Live {
         let user = nix::unistd::geteuid();
         let mut reached = Vec::new();
         for ((mount, live), owner) in lives.into_iter().zip(owners) {
+            let is_own = || user.is_root() || mount.user == Some(user.as_raw());
             let state = match owner {
                 Ok(owner) if user.is_root() || owner == user.as_raw() => Answer::Live(live),
                 Ok(_) => continue,
-                Err(e) if patience::is_unmade(&e) => return Err(Failure::new(Exit::Mount, e)),
+                Err(e) if patience::is_unmade(&e) && is_own() => Answer::Unasked(e),
                 Err(e) if mounts::is_dead(&e) => Answer::Dead,
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied && user.is_root() => {
                     Answer::Private
@@ -86,11 +92,7 @@ impl Live {
                     io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe => Answer::Stopped,
                     io::ErrorKind::NotADirectory if live.is_mounted() => Answer::Silent,
                     // Another version serves it, which does not have this file.
-                    io::ErrorKind::NotFound
-                        if user.is_root() || mount.user == Some(user.as_raw()) =>
-                    {
-                        Answer::Live(live)
-                    }
+                    io::ErrorKind::NotFound if is_own() => Answer::Live(live),
                     _ => continue,
                 },
             };
@@ -106,8 +108,11 @@ impl Live {
         let asked: Vec<_> = mounts.iter().map(Reached::ask_figures).collect();
         let deadline = Instant::now() + PATIENCE;
         let answered = asked.into_iter().map(|asked| {
-            let [info, stats] = asked?.map(|asked| asked.and_then(|asked| asked.answer(deadline)));
-            let (info, stats) = (info.ok()?, stats.ok()?);
+            let [info, stats] = asked?;
+            let info = info.and_then(|asked| asked.answer(deadline)).ok()?;
+            // Another mount may have used up the time, and this one answers.
+            let deadline = deadline.max(Instant::now() + NEXT_ANSWER);
+            let stats = stats.and_then(|asked| asked.answer(deadline)).ok()?;
             Some((serde_json::from_slice(&info).ok()?, serde_json::from_slice(&stats).ok()?))
         });
         answered.collect()
@@ -245,7 +250,7 @@ impl Live {
                 "; its daemon is dead: run ffrfs umount, and mount it again"
             }
             (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) if !self.is_mounted() => {
-                "; it was unmounted"
+                return Failure::new(Exit::Mount, format!("{root}: it was unmounted"));
             }
             (io::ErrorKind::NotFound, _) => "; another version of ffrfs serves it",
             (io::ErrorKind::NotADirectory, _) => {

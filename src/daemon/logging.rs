@@ -273,7 +273,7 @@ fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::
     out.write_str(&one_line(without_numbers(text)))
 }
 
-/// `ffrfs: message key=value`, or `ffrfs: warning: message key=value`.
+/// `ffrfs: message key=value`; before the message `error: ` (in the log of a mount), `warning: `, `debug: ` or `trace: `.
 struct OneLine {
     /// Its errors are said as why commands fail. In the log of a mount they are told from what is no error.
     is_command: bool,

@@ -4,7 +4,7 @@ use super::live::Live;
 use super::patience::{self, PATIENCE};
 use crate::failure::{Exit, Failure, Reason, say};
 use crate::io::mount::fuse_connection::{self, Activity, Process};
-use crate::io::mount::made;
+use crate::io::mount::made::MadeDirectory;
 use crate::io::mount::mount_id::MountId;
 use crate::io::mount::mounts::{self, Mount};
 use crate::io::process::descriptor_store;
@@ -45,7 +45,7 @@ pub(crate) enum Manner {
 /// alone.
 ///
 /// # Errors
-/// A dead mount cannot be unmounted.
+/// A dead mount cannot be unmounted, or it is not known whether the mount is dead.
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
     // A service manager that keeps the connection of a mount starts another daemon for it. Nobody answers until then, and
     // that is not to wait here.
@@ -57,6 +57,9 @@ pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
         // The manager lets go of the connection now: the mount would be dead.
         Err(e) if e.kind() == io::ErrorKind::TimedOut && is_kept && is_stopped(&resolved) => {
             unmount(&resolved, Manner::Lazy)
+        }
+        Err(e) if patience::is_unmade(&e) => {
+            Err(Failure::new(Exit::Mount, e).context(resolved.display()))
         }
         _ => Ok(()),
     }
@@ -103,7 +106,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             };
             ended.map_err(failed)?;
             if !is_served {
-                remove_made(&resolved, &mount, id);
+                remove_made(&resolved, made_for(&resolved, &mount), id);
             }
             return Ok(());
         }
@@ -112,8 +115,9 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
             Ok(mounts::State::Dead(_)) => {
                 let left = fuse_connection::labelled(id);
                 unless_gone(mounts::unmount(&resolved, true), id).map_err(failed)?;
+                let made = made_for(&resolved, &mount);
                 wait(&left, &mount)?;
-                remove_made(&resolved, &mount, id);
+                remove_made(&resolved, made, id);
                 return Ok(());
             }
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -129,26 +133,30 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
         io::ErrorKind::ResourceBusy => failed(io::Error::other(format!("{e}; {}", busy(&mount)))),
         _ => failed(e),
     })?;
+    let made = made_for(&resolved, &mount);
     if !elsewhere.serves_on(&mount) {
         wait(&servers, &mount)?;
-        remove_made(&resolved, &mount, id);
+        remove_made(&resolved, made, id);
     }
     Ok(())
 }
 
-/// Removes a mount point that was made for the mount which was on it, or for a dead one before that, and that no daemon has
-/// removed.
-fn remove_made(target: &Path, mount: &Mount, id: MountId) {
-    let Some(owner) = mount.user else { return };
-    if !matches!(mounts::at(target), Ok(None)) || !made::is_made(target, owner) {
-        return;
-    }
+/// A mount point that was made for the mount which was on it, or for a dead one before that. Looked for as soon as that is
+/// unmounted: once its daemon has removed it, another mount may make one in its place.
+fn made_for(target: &Path, mount: &Mount) -> Option<MadeDirectory> {
+    let is_free = matches!(mounts::at(target), Ok(None));
+    mount.user.filter(|_| is_free).and_then(|owner| MadeDirectory::at(target, owner))
+}
+
+/// Removes the mount point if no daemon has.
+fn remove_made(target: &Path, made: Option<MadeDirectory>, id: MountId) {
+    let Some(made) = made.filter(|_| matches!(mounts::at(target), Ok(None))) else { return };
     // A supervisor may be about to make the mount anew, and removes it in the end.
     if !fuse_connection::labelled(id).is_empty() {
         return;
     }
     let shown = target.display();
-    match made::remove(target, owner) {
+    match made.remove(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             say(format_args!("ffrfs: {shown} stays: there are files in it"));

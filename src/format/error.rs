@@ -57,13 +57,11 @@ pub enum Error {
     },
 
     /// A password that does not decrypt what it should.
-    #[error(
-        "{part}: wrong password{hint} (--allow-damaged serves the members that do not need it)"
-    )]
+    #[error("{part}: wrong password{hint}")]
     WrongPassword {
         /// The container.
         part: PartName,
-        /// What else may be wrong; empty, or text that begins with its own punctuation.
+        /// What else may be wrong, and what to do; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },
 

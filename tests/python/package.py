@@ -3,6 +3,7 @@
 Run by tests/suite/python_package.rs, or by hand: FFRFS=target/debug/ffrfs PYTHONPATH=python python tests/python/package.py
 """
 
+import errno
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import ffrfs
 import numpy
-from ffrfs._mounts import read_control
+from ffrfs._mounts import control_errors, read_control
 
 SAMPLES, BYTES = 300, 2000
 FFRFS = os.environ["FFRFS"]
@@ -253,6 +254,9 @@ class PackageTest(unittest.TestCase):
             read_control(gone.path, "info.json")
         with self.assertRaisesRegex(ffrfs.Error, "another version"):
             read_control(self.mounted(), "missing")
+        for number in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
+            with self.assertRaisesRegex(ffrfs.Error, "daemon is gone"), control_errors(gone.path):
+                raise OSError(number, os.strerror(number))
         dead = self.mounted(restarts=0)
         daemon = json.loads((dead / ".ffrfs/info.json").read_text())["pid"]
         os.kill(daemon, signal.SIGKILL)

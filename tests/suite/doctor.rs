@@ -264,6 +264,68 @@ fn a_mount_whose_daemon_hangs_does_not_hang_the_doctor() {
     });
 }
 
+#[test]
+fn behind_containers_that_threads_open_a_mount_whose_daemon_hangs_does_not_hang_the_doctor() {
+    let parts = temp_dir();
+    for part in 0..64 {
+        let copy = parts.path().join(format!("PART_{part:05}.ffr"));
+        fs::copy(fixture("parts/PART_00000.ffr"), copy).unwrap();
+    }
+    for_each_transport(|transport| {
+        let mount = Mount::with_samples(transport, &samples(3, 1_000), &[]);
+        let stopped = Stopped::new(&mount);
+        let mut command = Command::new("timeout");
+        command.args(["60", FFRFS, "doctor", "--json"]).args([parts.path(); 8]).arg(mount.point());
+        let outcome = run(&mut command);
+        drop(stopped);
+        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+        let checks = parsed(&outcome);
+        is(&checks, mount.point().to_str().unwrap(), "problem", "hangs");
+        is(&checks, parts.path().to_str().unwrap(), "ok", "samples");
+        let at = |place: &Path| {
+            let is_of_it = |check: &Value| check["check"] == place.to_str().unwrap();
+            checks.iter().position(is_of_it).unwrap()
+        };
+        assert!(at(parts.path()) < at(mount.point()), "in the order in which they were given");
+        mount.unmount();
+    });
+}
+
+#[test]
+fn a_mount_without_control_directory_that_its_user_has_not_shared_is_asked_whether_it_answers() {
+    if !have_sandbox() {
+        return;
+    }
+    for_each_transport(|transport| {
+        let options = crate::user::options(transport, "no_control,restarts=0");
+        let outcome = Sandbox::new("").run(&format!(
+            "somebody env FFRFS_TEST=\"$1\" ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             # From now on, the kernel knows that it is not there.
+             somebody ls mnt/.ffrfs 2>/dev/null && exit 2
+             ./ffrfs doctor mnt | grep -q 'note  *mnt: its daemon answers; --no-control' || exit 3
+             mine=$(grep -lzxF \"FFRFS_TEST=$1\" /proc/[0-9]*/environ 2>/dev/null)
+             daemons=$(echo $(echo \"$mine\" | cut -d/ -f3))
+             [ -n \"$daemons\" ] || exit 4
+             trap \"kill -CONT $daemons 2>/dev/null\" EXIT
+             kill -STOP $daemons
+             for daemon in $daemons; do
+                 for turn in $(seq 200); do
+                     grep -hq '^State:.[^T]' /proc/$daemon/task/*/status || break
+                     sleep 0.05
+                 done
+             done
+             ./ffrfs doctor mnt | grep -q 'problem  *mnt: no answer within 5 s: it hangs' || exit 5
+             kill -KILL $daemons
+             for turn in $(seq 100); do
+                 ./ffrfs doctor mnt | grep -q 'problem  *mnt: its daemon is dead' && code=0 && break
+                 sleep 0.1
+             done
+             code=${{code-6}}"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
+}
+
 // ---- hosts that lack something -------------------------------------------------------------------
 
 #[test]

@@ -1,9 +1,10 @@
 //! Commands of a user who may have few threads, or none beside the first one.
 
 use super::common::{
-    FFRFS, Need, Outcome, Store, TempDir, container_in, have, noise, run, samples, temp_dir,
-    temp_dir_in_memory,
+    FFRFS, Need, Outcome, Store, TempDir, container_in, for_each_transport, have, noise, run,
+    samples, temp_dir, temp_dir_in_memory,
 };
+use super::user::{Sandbox, have_sandbox, options};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::process::Command;
@@ -110,4 +111,29 @@ fn objects_are_fetched_on_the_threads_that_there_can_be_or_it_is_said_that_there
     let text = outcome.text();
     let measured = text.lines().find(|line| line.contains("32 requests of ")).unwrap_or_default();
     assert!(measured.contains("not measured: no thread can be started (ulimit -u"), "{outcome:?}");
+}
+
+#[test]
+fn where_no_process_can_be_made_that_asks_a_mount_it_is_listed_and_commands_say_so() {
+    if !have_sandbox() || !have(Need::Program("prlimit")) {
+        return;
+    }
+    for_each_transport(|transport| {
+        let options = options(transport, "");
+        let outcome = Sandbox::new("").run(&format!(
+            "alone() {{ somebody prlimit --nproc=1 \"$@\"; }}
+             somebody ./ffrfs mount data.ffr mnt -o {options} || exit 1
+             said='no process can be made that asks its daemon (ulimit -u'
+             alone ./ffrfs list >out 2>errors; [ $? = 5 ] || exit 2
+             grep \"$1/mnt \" out | grep -q ' stopped ' || exit 3
+             grep -qF \"ffrfs: $1/mnt: $said\" errors || exit 4
+             alone ./ffrfs umount --dead mnt 2>errors; [ $? = 5 ] || exit 5
+             grep -qF \"$1/mnt: $said\" errors || exit 6
+             alone ./ffrfs doctor mnt >out; [ $? = 5 ] || exit 7
+             grep -F \"mnt: $said\" out | grep -q 'raise that limit' || exit 8
+             somebody ./ffrfs umount mnt || exit 9
+             code=0"
+        ));
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    });
 }

@@ -316,20 +316,22 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     if !have(Need::Fuse) {
         return;
     }
+    own_namespace();
     let directory = temp_dir();
     write_container(&directory.path().join("train.ffr"), &samples(3, 100));
     let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
     let point = directory.path().join("train");
+    let _cleaned_up = CleanedUp(&point);
     let is_gone = || !point.exists();
     let mounted = ffrfs(&["mount", "train.ffr"]).ok();
     assert!(mounted.stderr.contains("mounted on") && mounted.stderr.contains("/train"));
     assert_eq!(fs::read_dir(&point).unwrap().count(), 3);
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     wait_until("the directory is removed", Duration::from_secs(20), is_gone);
     // One that was there stays, and one that was made goes if there is no mount.
     fs::create_dir(&point).unwrap();
     ffrfs(&["mount", "train.ffr"]).ok();
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     assert!(point.exists());
     fs::remove_dir(&point).unwrap();
     fs::write(directory.path().join("bad.zip"), "no zip").unwrap();
@@ -344,7 +346,7 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     let there = ffrfs(&["mount", "train.ffr"]);
     assert!(there.ok().stderr.contains("mounted on"), "an empty directory");
     assert_eq!(ffrfs(&["mount", "train.ffr"]).code, 5, "mounted already");
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     fs::write(point.join("mine"), "mine").unwrap();
     let hidden = ffrfs(&["mount", "train.ffr"]);
     assert_eq!(hidden.code, 5, "{}", hidden.stderr);
@@ -352,11 +354,22 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
 }
 
-/// Whether it can be noted that a mount point was made for a mount; if not, the running test says so.
+/// Where a test mounts by commands: what is mounted there when it fails is unmounted.
+struct CleanedUp<'a>(&'a Path);
+
+impl Drop for CleanedUp<'_> {
+    fn drop(&mut self) {
+        clean_up(self.0, 0);
+    }
+}
+
+/// Whether it can be noted that a mount point was made for a mount; if not, the running test says so. It mounts where a test
+/// beside it cannot keep the mount busy.
 fn can_note(directory: &TempDir) -> bool {
     if !have(Need::Fuse) {
         return false;
     }
+    own_namespace();
     let flags = rustix::fs::XattrFlags::empty();
     let noted = rustix::fs::setxattr(directory.path(), "user.ffrfs.probe", b"", flags);
     let kind = statfs(directory.path()).unwrap().filesystem_type();
@@ -386,17 +399,18 @@ fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_ki
     write_container(&source, &samples(3, 100));
     let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
     let point = directory.path().join("train");
+    let _cleaned_up = CleanedUp(&point);
     let killed = || {
         ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
         kill_daemon(&point);
     };
     killed();
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     assert!(!point.exists());
     // The next mount there, which removes the dead one, cannot see what was made.
     killed();
     ffrfs(&["mount", "train.ffr"]).ok();
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     assert!(!point.exists());
     // umount(8) leaves it, and the next mount there takes it over, but not one that fails.
     killed();
@@ -407,7 +421,7 @@ fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_ki
     assert!(point.exists());
     fs::write(&source, whole).unwrap();
     ffrfs(&["mount", "train.ffr"]).ok();
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     wait_until("the directory is removed", IN_TIME, || !point.exists());
     // Files that somebody has put there meanwhile stay.
     killed();
@@ -426,6 +440,7 @@ fn a_mount_point_that_others_may_write_or_that_is_named_stays_though_it_was_made
     write_container(&directory.path().join("train.ffr"), &samples(3, 100));
     let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
     let (point, keep) = (directory.path().join("train"), directory.path().join("keep"));
+    let _cleaned_up = (CleanedUp(&point), CleanedUp(&keep));
     let left = || {
         ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
         kill_daemon(&point);
@@ -436,14 +451,14 @@ fn a_mount_point_that_others_may_write_or_that_is_named_stays_though_it_was_made
     fs::rename(&point, &keep).unwrap();
     ffrfs(&["mount", "train.ffr", "keep", "-o", "restarts=0"]).ok();
     kill_daemon(&keep);
-    ffrfs(&["umount", "keep"]).ok();
+    umount(&[&keep]).ok();
     assert!(keep.exists(), "its user has named it");
     // Whoever may write it may also have noted that it was made.
     left();
     fs::set_permissions(&point, fs::Permissions::from_mode(0o777)).unwrap();
     ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();
     kill_daemon(&point);
-    ffrfs(&["umount", "train"]).ok();
+    umount(&[&point]).ok();
     assert!(point.exists());
 }
 

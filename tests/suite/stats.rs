@@ -115,6 +115,25 @@ fn watching_tells_what_was_done_since_the_line_before() {
 }
 
 #[test]
+fn watching_ends_when_the_mount_is_unmounted_and_says_only_that() {
+    for_each_transport(|transport| {
+        let mount = mount(transport);
+        let point = mount.point().to_owned();
+        let mut command = Command::new(FFRFS);
+        command.args(["stats", "--watch", "0.3", "--json"]).arg(&point);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Open until the end: nobody would read what it says.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        mount.unmount();
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(5), "{said}");
+        assert_eq!(said, format!("ffrfs: {}: it was unmounted\n", point.display()));
+    });
+}
+
+#[test]
 fn what_is_no_mount_is_said() {
     let outcome = ffrfs(&["stats", "/proc"]);
     assert_eq!(outcome.code, 5);

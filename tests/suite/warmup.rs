@@ -2,7 +2,7 @@
 
 use crate::common::{
     Disk, FFRFS, Mount, NOTHING, Need, Outcome, Transport, ffrfs, fixture, for_each_transport,
-    have, is_running, run, samples, temp_dir, undisturbed, wait_until,
+    have, is_running, run, samples, temp_dir, undisturbed, unmount, wait_until,
 };
 use crate::restarts::{LIMIT, next_after};
 use nix::sys::signal::{Signal, kill};
@@ -182,6 +182,27 @@ fn a_warmup_is_no_success_if_another_daemon_takes_over_from_the_one_that_fetches
             let why = format!("process {first}, has died or was upgraded");
             assert!(says.contains(&why) && says.contains("run the warm-up again"), "{says}");
         }
+    });
+}
+
+#[test]
+fn a_warmup_ends_when_the_mount_is_detached_and_says_that_it_is_gone() {
+    for_each_transport(|transport| {
+        let disk = Disk::new(&samples(60, 60_000));
+        let mount = Mount::new(transport, disk.container(), &[]);
+        disk.slow_down(Duration::from_secs(60));
+        let mut command = Command::new(FFRFS);
+        let warmup = command.arg("warmup").arg(mount.point()).stderr(Stdio::piped()).spawn();
+        let warmup = warmup.unwrap();
+        wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
+        unmount(mount.point(), true).unwrap();
+        let ended = warmup.wait_with_output().unwrap();
+        disk.slow_down(Duration::ZERO);
+        mount.wait_for_end();
+        let says = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(5), "{says}");
+        let gone = format!("ffrfs: {}: the mount is gone\n", mount.point().display());
+        assert!(says.ends_with(&gone), "{says}");
     });
 }
 

@@ -26,21 +26,29 @@ pub(crate) fn host() -> Vec<Check> {
     checks
 }
 
-/// Checks of a mount point or a container; a mount is watched for `pause`.
+/// Checks of mount points and containers, for each its own; a mount is watched for `pause`.
+///
+/// Mounts come first: beside the threads that open a container, no process can be made that asks a mount.
+pub(crate) fn places(places: &[&Path], pause: Duration) -> Vec<Vec<Check>> {
+    let of_mounts: Vec<_> = places.iter().map(|place| of_mount(place, pause)).collect();
+    let checks = places.iter().zip(of_mounts);
+    checks.map(|(place, of_mount)| of_mount.unwrap_or_else(|| of_container(place))).collect()
+}
+
+/// Checks of a mount of ours, or of the one around a container if that does not answer.
 ///
 /// The mount table tells which it is: a system call on a mount whose daemon hangs would never return.
-pub(crate) fn place(place: &Path, pause: Duration) -> Vec<Check> {
-    let name = place.display().to_string();
-    let ours = mounts::Ours::now().ok();
-    if let Some(met) = ours.as_ref().and_then(|ours| ours.met_by(place)) {
-        if met.rest.as_os_str().is_empty() {
-            return mounted::checks(&name, met.mount, pause);
-        }
-        // A container in a mount of ours.
-        if let Some(hangs) = mounted::unanswered(met.mount) {
-            return vec![hangs];
-        }
+fn of_mount(place: &Path, pause: Duration) -> Option<Vec<Check>> {
+    let ours = mounts::Ours::now().ok()?;
+    let met = ours.met_by(place)?;
+    if met.rest.as_os_str().is_empty() {
+        return Some(mounted::checks(&place.display().to_string(), met.mount, pause));
     }
+    mounted::unanswered(met.mount).map(|hangs| vec![hangs])
+}
+
+fn of_container(place: &Path) -> Vec<Check> {
+    let name = place.display().to_string();
     match place.canonicalize() {
         Err(e) => vec![Check::problem(name, e.to_string(), "give a container or a mount point")],
         Ok(path) if is_empty_directory(&path) => {

@@ -3,7 +3,7 @@
 use super::bottleneck;
 use super::check::{Check, number, text};
 use crate::daemon::live::Live;
-use crate::daemon::patience::{PATIENCE, Patient};
+use crate::daemon::patience::{self, PATIENCE, Patient};
 use crate::io::mount::fuse_connection;
 use crate::io::mount::mounts::{self, Mount};
 use crate::vfs::CONTROL_DIRECTORY;
@@ -46,7 +46,14 @@ fn asked(mount: &Mount) -> Option<io::Result<Option<Vec<u8>>>> {
     let patient = Patient::of(mount);
     let info = mount.target.join(CONTROL_DIRECTORY).join("info.json");
     // A daemon answers the first question also where it has no control directory.
-    match patient.ask_daemon(&mount.target).and_then(|()| patient.read(&info)) {
+    let read = patient.ask_daemon(&mount.target).and_then(|()| patient.read(&info));
+    let read = read.or_else(|e| match e.kind() {
+        // Where this user may not look into it, the kernel itself has answered the first question, and knows the root. By now,
+        // the process that asks may.
+        io::ErrorKind::NotADirectory => patient.ask_daemon(&mount.target).and(Err(e)),
+        _ => Err(e),
+    });
+    match read {
         Ok(info) => Some(Ok(Some(info))),
         Err(e) if e.kind() == io::ErrorKind::TimedOut => None,
         Err(e) if mounts::is_dead(&e) => Some(Ok(None)),
@@ -71,25 +78,7 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Result<Vec
             ));
         }
         Some(Ok(None)) => return Err(Check::problem(check, "its daemon is dead", gone)),
-        Some(Err(e)) => {
-            let found = format!("its daemon does not answer: {e}");
-            // A mount that another user has not shared may be in order.
-            return Err(match e.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    Check::note(check, found, "ask the user who mounted it, or root")
-                }
-                // The daemon was asked before, and has answered.
-                io::ErrorKind::NotFound => {
-                    let found = "its daemon answers, but has no info.json";
-                    Check::note(check, found, "another version of ffrfs may have mounted it")
-                }
-                io::ErrorKind::NotADirectory => {
-                    let found = "its daemon answers; --no-control hides everything else";
-                    Check::note(check, found, "")
-                }
-                _ => Check::problem(check, found, gone),
-            });
-        }
+        Some(Err(e)) => return Err(unread(check, &e, gone)),
         Some(Ok(Some(bytes))) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
     };
     let pid = info["pid"].as_u64();
@@ -98,6 +87,36 @@ fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Result<Vec
     checks.extend(sandbox(name, &info));
     checks.extend(supervisor(name, &info));
     Ok(checks)
+}
+
+/// Why there is no `info.json`; `gone`: what helps if there is no daemon.
+fn unread(check: String, error: &io::Error, gone: String) -> Check {
+    let other_version = "another version of ffrfs may have mounted it";
+    if patience::is_unmade(error) {
+        return Check::problem(check, error.to_string(), "raise that limit, and ask again");
+    }
+    match (error.kind(), error.raw_os_error()) {
+        // A mount that another user has not shared may be in order.
+        (io::ErrorKind::PermissionDenied, _) => {
+            let found = format!("its daemon does not answer: {error}");
+            Check::note(check, found, "ask the user who mounted it, or root")
+        }
+        (io::ErrorKind::BrokenPipe, _) => {
+            Check::problem(check, format!("not known: {error}"), "ask again")
+        }
+        // The daemon was asked before, and has answered.
+        (io::ErrorKind::NotFound, _) => {
+            Check::note(check, "its daemon answers, but has no info.json", other_version)
+        }
+        (io::ErrorKind::NotADirectory, _) => {
+            Check::note(check, "its daemon answers; --no-control hides everything else", "")
+        }
+        (_, Some(libc::EFBIG | libc::ELOOP | libc::EINVAL)) => {
+            let found = format!("its info.json is no control file: {error}");
+            Check::note(check, found, other_version)
+        }
+        _ => Check::problem(check, format!("its daemon does not answer: {error}"), gone),
+    }
 }
 
 /// Samples and containers that could not be read, and where they are listed.
@@ -245,6 +264,19 @@ mod tests {
         assert!(found(libc::ENOTDIR).contains("--no-control"));
         assert_eq!(state(error(libc::ENOENT)), State::Note);
         assert!(!found(libc::ENOENT).contains("--no-control"), "one file is missing");
+    }
+
+    #[test]
+    fn to_unmount_is_no_advice_for_a_mount_of_which_nothing_is_known_or_that_answers() {
+        let killed = io::Error::new(io::ErrorKind::BrokenPipe, "the process was killed");
+        let check = daemon("m", Some(Err(killed))).unwrap_err();
+        assert_eq!(check, Check::problem("m", "not known: the process was killed", "ask again"));
+        for errno in [libc::EFBIG, libc::ELOOP, libc::EINVAL] {
+            let error = io::Error::from_raw_os_error(errno);
+            let check = daemon("m", Some(Err(error))).unwrap_err();
+            assert!(check.found.starts_with("its info.json is no control file: "), "{check:?}");
+            assert!(!check.advice.contains("umount"), "{check:?}");
+        }
     }
 
     #[test]

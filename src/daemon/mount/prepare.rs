@@ -52,6 +52,9 @@ pub(super) fn prepare(
     // Checked before the containers are opened, which may take long. A dead mount stays until they are: without it, programs
     // would find an empty directory.
     let is_first = is_here && !resumed.is_next;
+    if !resumed.is_next {
+        settings.warn_of_rw_without_control();
+    }
     let target = if is_first { free(target, request)? } else { target };
     hide_password(request);
     // Made as long as this process has one thread.

@@ -249,6 +249,12 @@ impl MountSettings {
         }
     }
 
+    pub(super) fn warn_of_rw_without_control(&self) {
+        if self.no_control && self.ro == Some(false) {
+            tracing::warn!("--rw is of no use with --no-control: there is no .ffrfs to write to");
+        }
+    }
+
     /// The program that mounted /dev/fd/N chose the options that the kernel takes at a mount.
     pub(super) fn warn_of_options_without_effect(&self) {
         for (given, option) in [

@@ -90,11 +90,6 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
-    if request.settings.no_control && request.settings.ro == Some(false) {
-        say(format_args!(
-            "ffrfs: --rw is of no use with --no-control: there is no .ffrfs to write to"
-        ));
-    }
     // Before anybody looks at the mount point: perhaps nobody answers there.
     let kept = if request.foreground { stored::find(request) } else { Ok(None) };
     if let Ok(Some(found)) = &kept

@@ -8,18 +8,21 @@ use crate::format::{Error, OpenOptions, Result};
 
 /// Encrypted members of at most this size are decrypted to find that out.
 const MAX_PROOF_BYTES: u64 = 256 << 10;
+/// What to do where no member accepts a password.
+const SURELY: &str = " (--allow-damaged serves the members that do not need it)";
 /// What a wrong password and a damaged member have in common.
-const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32";
+const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32 \
+     (--allow-damaged serves the members that do not need it)";
 /// What a wrong password and that of very few members have in common.
-const OR_OF_ONE: &str =
-    " or that of one large member alone: its cipher accepts one wrong password of 256";
-const OR_OF_TWO: &str =
-    " or that of two large members alone: their cipher accepts one wrong password of 256";
+const OR_OF_ONE: &str = ", or one that only one large member has; 1 of 256 wrong ones looks so, too \
+     (--allow-damaged uses it)";
+const OR_OF_TWO: &str = ", or one that only two large members have; 1 of 256 wrong ones looks so, too \
+     (--allow-damaged uses it)";
 
 /// What the first encrypted members say of a password.
 enum Verdict {
     Fits,
-    /// And what else may be the case; empty if nothing.
+    /// And what else may be the case, and what to do.
     Wrong(&'static str),
 }
 
@@ -76,7 +79,7 @@ impl ZipFile {
             }
         }
         Ok(match accepting {
-            0 if asked > 0 => Verdict::Wrong(""),
+            0 if asked > 0 => Verdict::Wrong(SURELY),
             // Those that do not match their CRC are damaged.
             2.. if allow_damaged => Verdict::Fits,
             _ if tried => Verdict::Wrong(OR_DAMAGED),

@@ -15,6 +15,9 @@ use std::path::{Component, Path};
 /// A directory in which files are made.
 pub struct Beneath(OwnedFd);
 
+/// How a directory is opened that is only on the way to others: it need not be readable.
+const PASSED: OFlag = OFlag::O_PATH;
+
 /// When a file was last modified: seconds and nanoseconds since 1970.
 pub type Modified = (i64, u32);
 
@@ -28,32 +31,55 @@ impl Beneath {
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
+    /// The root directory, as by [`Beneath::passage`].
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn root() -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | PASSED | OFlag::O_CLOEXEC;
+        Ok(Self(nix::fcntl::open("/", flags, Mode::empty())?))
+    }
+
     /// Opens a directory below it.
     ///
     /// # Errors
     /// It does not exist, or a symbolic link is on the way.
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
+        self.open_below(path, OFlag::O_RDONLY)
+    }
+
+    /// As [`Beneath::directory`], only to reach what is in it: this user need not be allowed to list it.
+    ///
+    /// # Errors
+    /// As of [`Beneath::directory`].
+    pub fn passage(&self, path: &Path) -> io::Result<Self> {
+        self.open_below(path, PASSED)
+    }
+
+    fn open_below(&self, path: &Path, access: OFlag) -> io::Result<Self> {
         let is_itself = path.as_os_str().is_empty();
         let how = OpenHow::new()
-            .flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
+            .flags(OFlag::O_DIRECTORY | access | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
         match openat2(&self.0, if is_itself { Path::new(".") } else { path }, how) {
             // Before Linux 5.6, and under some sandboxes and emulators.
-            Err(nix::Error::ENOSYS) => self.walk(path),
+            Err(nix::Error::ENOSYS) => self.walk(path, access),
             found => Ok(Self(found?)),
         }
     }
 
-    /// As [`Beneath::directory`], one step after the other.
-    fn walk(&self, path: &Path) -> io::Result<Self> {
-        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mut found = Self(openat(&self.0, ".", flags, Mode::empty())?);
-        for step in path.components() {
-            let name = match step {
-                Component::CurDir => continue,
-                Component::Normal(name) => Path::new(name),
-                _ => return Err(nix::Error::EXDEV.into()),
-            };
+    /// As [`Beneath::open_below`], one step after the other.
+    fn walk(&self, path: &Path, access: OFlag) -> io::Result<Self> {
+        let mut steps = path.components().filter(|step| *step != Component::CurDir).peekable();
+        let flags = |is_last: bool| {
+            let access = if is_last { access } else { PASSED };
+            OFlag::O_DIRECTORY | access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC
+        };
+        let flags_here = flags(steps.peek().is_none());
+        let mut found = Self(openat(&self.0, ".", flags_here, Mode::empty())?);
+        while let Some(step) = steps.next() {
+            let Component::Normal(name) = step else { return Err(nix::Error::EXDEV.into()) };
+            let (name, flags) = (Path::new(name), flags(steps.peek().is_none()));
             found = match openat(&found.0, name, flags, Mode::empty()) {
                 Err(nix::Error::ENOTDIR) if found.is_symlink(name)? => {
                     return Err(nix::Error::ELOOP.into());
@@ -231,9 +257,13 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), inside.path().join("link")).unwrap();
         std::os::unix::fs::symlink("a", inside.path().join("near")).unwrap();
         let top = Beneath::open(inside.path()).unwrap();
+        let every_way = |path: &str| {
+            let path = Path::new(path);
+            let walked = [OFlag::O_RDONLY, PASSED].map(|access| top.walk(path, access));
+            [top.directory(path), top.passage(path)].into_iter().chain(walked).collect::<Vec<_>>()
+        };
         for path in ["", ".", "a", "a/b", "a/./b/"] {
-            assert!(top.directory(Path::new(path)).is_ok(), "{path:?}");
-            assert!(top.walk(Path::new(path)).is_ok(), "{path:?}");
+            assert!(every_way(path).iter().all(Result::is_ok), "{path:?}");
         }
         fs::write(inside.path().join("file"), "").unwrap();
         let above = outside.path().to_str().unwrap();
@@ -250,7 +280,7 @@ mod tests {
             ("file/b", libc::ENOTDIR),
             ("a/c", libc::ENOENT),
         ] {
-            for found in [top.directory(Path::new(path)), top.walk(Path::new(path))] {
+            for found in every_way(path) {
                 let error = found.err().and_then(|error| error.raw_os_error());
                 assert_eq!(error, Some(errno), "{path:?}");
             }

@@ -4,7 +4,10 @@ use nix::unistd::{AccessFlags, eaccess};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// So many links the kernel follows.
+const MOST_LINKS: usize = 40;
 
 /// Looks whether this user may write a file, or make it where there is none.
 ///
@@ -14,13 +17,19 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(_) => Ok(eaccess(path, AccessFlags::W_OK)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The file is made where a link leads to.
-            let led_to = fs::read_link(path).map(|link| path.parent().unwrap_or(path).join(link));
-            check_makeable(led_to.as_deref().unwrap_or(path))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_makeable(&led_to(path)?),
         Err(error) => Err(error),
     }
+}
+
+/// Where a file is made: where a link at its path leads to.
+fn led_to(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..=MOST_LINKS {
+        let Ok(link) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(&path).join(link);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// Looks whether this user may make a file where there is none.
@@ -57,9 +66,15 @@ mod tests {
             path
         };
         check_writable(&link("to_new", "./new")).unwrap();
+        fs::create_dir(place.path().join("below")).unwrap();
+        check_writable(&link("below/to_link", "../to_new")).unwrap();
+        check_writable(&link("to_below", "below/to_link")).unwrap();
         for (wrong, errno) in [
             (link("to_nowhere", "none/new"), libc::ENOENT),
+            (link("below/to_nowhere", "../to_nowhere"), libc::ENOENT),
+            (link("to_itself", "to_itself"), libc::ELOOP),
             (link("to_directory", "new/"), libc::EISDIR),
+            (link("to_it", "to_directory"), libc::EISDIR),
             (place.path().join("new/"), libc::EISDIR),
             (place.path().to_owned(), libc::EISDIR),
             (place.path().join("none/new"), libc::ENOENT),

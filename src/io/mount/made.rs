@@ -3,7 +3,7 @@
 
 use crate::io::files::beneath::Beneath;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{FileStat, Mode, fstat};
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, lremovexattr};
 use std::fs::DirBuilder;
 use std::io;
@@ -43,22 +43,40 @@ pub fn forget(path: &Path) {
 /// Whether there is a directory that [`make`] has made for this user, and that nobody else may write to.
 #[must_use]
 pub fn is_made(path: &Path, owner: u32) -> bool {
-    open_directory(path).is_ok_and(|directory| is_noted(directory.as_fd(), owner))
+    MadeDirectory::at(path, owner).is_some()
 }
 
-/// Removes a directory of which [`is_made`] is true, by its absolute path without links. Any other stays.
-///
-/// # Errors
-/// It is not there, there are files in it, or it cannot be removed.
-pub fn remove(path: &Path, owner: u32) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let Ok(parent) = parent.strip_prefix("/") else { return Ok(()) };
-    // Held, so that no other directory is removed if somebody renames those on the way.
-    let parent = Beneath::open(Path::new("/"))?.directory(parent)?;
-    let name = Path::new(name);
-    match is_noted(parent.directory(name)?.as_fd(), owner) {
-        true => parent.remove_directory(name),
-        false => Ok(()),
+/// A directory of which [`is_made`] is true. It is open, so that no other one gets its number.
+pub struct MadeDirectory {
+    directory: OwnedFd,
+    owner: u32,
+}
+
+impl MadeDirectory {
+    /// The one that is there now.
+    #[must_use]
+    pub fn at(path: &Path, owner: u32) -> Option<Self> {
+        let directory = open_directory(path).ok()?;
+        is_noted(directory.as_fd(), owner).then_some(Self { directory, owner })
+    }
+
+    /// Removes it, by its absolute path without links. Any other that is there meanwhile stays.
+    ///
+    /// # Errors
+    /// Nothing is there, there are files in it, or it cannot be removed.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let Ok(parent) = parent.strip_prefix("/") else { return Ok(()) };
+        // Held, so that no other directory is removed if somebody renames those on the way.
+        let parent = Beneath::root()?.passage(parent)?;
+        let name = Path::new(name);
+        let there = parent.directory(name)?;
+        let number = |found: FileStat| (found.st_dev, found.st_ino);
+        let is_same = number(fstat(&there)?) == number(fstat(&self.directory)?);
+        match is_same && is_noted(there.as_fd(), self.owner) {
+            true => parent.remove_directory(name),
+            false => Ok(()),
+        }
     }
 }
 
@@ -88,6 +106,10 @@ mod tests {
     const NO_NOTES: &str =
         "the file system has no attributes, or other numbers meanwhile (overlayfs)";
 
+    fn remove(path: &Path, owner: u32) -> io::Result<()> {
+        MadeDirectory::at(path, owner).map_or(Ok(()), |made| made.remove(path))
+    }
+
     #[test]
     fn only_a_directory_that_was_made_here_and_is_empty_is_removed() {
         let place = tempfile::tempdir().unwrap();
@@ -97,7 +119,7 @@ mod tests {
         fs::create_dir(path("other")).unwrap();
         remove(&path("other"), user).unwrap();
         assert!(path("other").exists() && !is_made(&path("other"), user));
-        assert!(remove(&path("none"), user).is_err() && !is_made(&path("none"), user));
+        assert!(!is_made(&path("none"), user));
         make(&path("made")).unwrap();
         assert!(make(&path("made")).is_err(), "it is there");
         if !is_made(&path("made"), user) {
@@ -113,8 +135,27 @@ mod tests {
         fs::remove_file(path("made/file")).unwrap();
         std::os::unix::fs::symlink(&place, path("link")).unwrap();
         assert!(remove(&path("link/made"), user).is_err(), "a link is on the way");
-        remove(&path("made"), user).unwrap();
+        // This user may reach what is in the directory above it, but not list that; root may do both.
+        fs::set_permissions(&place, Permissions::from_mode(0o311)).unwrap();
+        let removed = remove(&path("made"), user);
+        fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
+        removed.unwrap();
         assert!(!path("made").exists());
+    }
+
+    #[test]
+    fn a_directory_that_was_made_anew_meanwhile_is_another_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().canonicalize().unwrap().join("made");
+        let user = nix::unistd::geteuid().as_raw();
+        make(&path).unwrap();
+        let Some(made) = MadeDirectory::at(&path, user) else { return skip(NO_NOTES) };
+        fs::remove_dir(&path).unwrap();
+        let nothing = made.remove(&path).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::NotFound);
+        make(&path).unwrap();
+        made.remove(&path).unwrap();
+        assert!(is_made(&path, user), "it is still there");
     }
 
     #[test]

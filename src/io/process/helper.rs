@@ -25,7 +25,7 @@ const ENDING_AS_USER: Duration = Duration::from_millis(200);
 const ENDING_KILLED: Duration = Duration::from_millis(50);
 /// How long a child may take to read a question.
 const READING: Duration = Duration::from_secs(5);
-/// How long the rest of an answer may take that has begun when the deadline comes.
+/// How long an answer may take from its first byte on, if the deadline comes earlier.
 const REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -105,8 +105,7 @@ impl Helper {
         if self.is_late.get() {
             return Ok(None);
         }
-        let end = deadline.max(Instant::now() + REST);
-        match receive(&mut Until { stream: &self.stream, deadline, end }) {
+        match receive(&mut Until { stream: &self.stream, deadline, has_begun: false }) {
             Ok(answer) => {
                 self.unanswered.set(self.unanswered.get().saturating_sub(1));
                 Ok(Some(answer))
@@ -143,22 +142,27 @@ impl Drop for Helper {
     }
 }
 
-/// What the parent reads of an answer: each part of it until `deadline`, if it is not there yet, and all of it until `end`.
+/// What the parent reads of an answer until `deadline`. One that has begun gets [`REST`]: to wait for the answer of another
+/// child may have used up the time.
 struct Until<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
-    end: Instant,
+    has_begun: bool,
 }
 
 impl Read for Until<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let now = Instant::now();
-        if now > self.end {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if self.has_begun && left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let left = self.deadline.saturating_duration_since(now);
         self.stream.set_read_timeout(Some(left.max(LOOK)))?;
-        self.stream.read(buffer)
+        let read = self.stream.read(buffer)?;
+        if !self.has_begun {
+            self.has_begun = true;
+            self.deadline = self.deadline.max(Instant::now() + REST);
+        }
+        Ok(read)
     }
 }
 
@@ -223,5 +227,30 @@ fn receive(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     match read as u64 == length {
         true => Ok(message),
         false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_has_begun_is_read_to_its_end_and_one_that_does_not_end_is_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let receive_now = |stream: &UnixStream| {
+            receive(&mut Until { stream, deadline: Instant::now(), has_begun: false })
+        };
+        assert!(is_timeout(&receive_now(&ours).unwrap_err()), "nothing has come");
+        let length = 5_u64.to_le_bytes();
+        theirs.write_all(&length).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                theirs.write_all(b"words").unwrap();
+            });
+            assert_eq!(receive_now(&ours).unwrap(), b"words");
+        });
+        theirs.write_all(&length).unwrap();
+        assert!(is_timeout(&receive_now(&ours).unwrap_err()), "the rest does not come");
     }
 }

@@ -105,7 +105,13 @@ impl Mounted {
     /// # Errors
     /// The mount is gone, or another daemon serves it than the one that was to fetch.
     pub(crate) fn figures(&self) -> Result<Figures, Failure> {
-        let gone = |e| self.failed("the mount is gone", e);
+        let gone = |e: io::Error| match e.kind() {
+            // That says nothing more.
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                Failure::new(Exit::Mount, "the mount is gone").context(self.root.display())
+            }
+            _ => self.failed("the mount is gone", e),
+        };
         let read = || control::<Figures>(&self.root, "stats.json");
         let figures = read().or_else(|e| match e.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => {

@@ -51,6 +51,7 @@ fn a_mount_point_that_was_made_stays_if_there_are_files_beneath_the_mount() {
     }
     container_in(&directory, some());
     let made = directory.path().join("data");
+    let _cleaned_up = CleanedUp(&made);
     let ffrfs = |args: &[&str]| run(Command::new(FFRFS).args(args).current_dir(directory.path()));
     let killed = || {
         ffrfs(&["mount", "data.ffr", "-o", "restarts=0"]).ok();
@@ -61,7 +62,7 @@ fn a_mount_point_that_was_made_stays_if_there_are_files_beneath_the_mount() {
     let beneath = File::open(&made).unwrap();
     killed();
     drop(openat(&beneath, "mine", OFlag::O_CREAT, Mode::S_IRUSR).unwrap());
-    let said = ffrfs(&["umount", "data"]).ok().stderr;
+    let said = umount(&[&made]).ok().stderr;
     assert!(said.ends_with("/data stays: there are files in it\n"), "{said}");
     assert!(made.join("mine").exists());
 }

@@ -226,6 +226,8 @@ fn a_wrong_password_that_the_traditional_cipher_accepts_is_called_wrong_or_damag
     let (unsure, sure): (Vec<_>, Vec<_>) = messages.partition(|said| said.contains("or damaged"));
     assert!(!unsure.is_empty() && sure.len() > 50 * unsure.len(), "{}", unsure.len());
     assert!(unsure.iter().chain(&sure).all(|said| said.contains("wrong password")));
+    let cure = "(--allow-damaged serves the members that do not need it)";
+    assert!(unsure.iter().chain(&sure).all(|said| said.ends_with(cure)));
 }
 
 #[test]
@@ -251,11 +253,14 @@ fn large(name: &str, password: &[u8]) -> Spec {
 
 #[test]
 fn of_large_members_the_first_and_another_one_or_any_three_accept_a_password() {
-    let open = |passwords: &[&[u8]]| {
+    let archive = |passwords: &[&[u8]]| {
         let members = passwords.iter().enumerate();
         let members: Vec<_> =
             members.map(|(number, password)| large(&number.to_string(), password)).collect();
-        open_with(zip(&members), &with(Some(PASSWORD))).err().map(|error| error.to_string())
+        zip(&members)
+    };
+    let open = |passwords: &[&[u8]]| {
+        open_with(archive(passwords), &with(Some(PASSWORD))).err().map(|error| error.to_string())
     };
     let other = &b"other"[..];
     let right: [&[&[u8]]; 3] =
@@ -266,13 +271,23 @@ fn of_large_members_the_first_and_another_one_or_any_three_accept_a_password() {
     let wrong: [(&[&[u8]], &str); 5] = [
         (&[other], "wrong password ("),
         (&[other, other, other], "wrong password ("),
-        (&[PASSWORD, other], "or that of one large member alone"),
-        (&[other, PASSWORD], "or that of one large member alone"),
-        (&[other, PASSWORD, PASSWORD, other], "or that of two large members alone"),
+        (&[PASSWORD, other], "wrong password, or one that only one large member has;"),
+        (&[other, PASSWORD], "wrong password, or one that only one large member has;"),
+        (&[other, PASSWORD, PASSWORD, other], "or one that only two large members have;"),
     ];
     for (passwords, says) in wrong {
         let said = open(passwords).unwrap();
         assert!(said.contains("wrong password") && said.contains(says), "{said}");
+        // As the message says, the members that it opens are served where damage is allowed.
+        let is_used = said.ends_with("(--allow-damaged uses it)");
+        assert_eq!(is_used, passwords.contains(&PASSWORD), "{said}");
+        let bytes = archive(passwords);
+        let options = OpenOptions { allow_damaged: true, ..with(Some(PASSWORD)) };
+        let container = open_with(bytes.clone(), &options).unwrap();
+        for (index, password) in (0..).zip(passwords) {
+            let read = read_sample(&bytes, container.as_ref(), index);
+            assert_eq!(read.is_some(), *password == PASSWORD, "{said}");
+        }
     }
 }
 
