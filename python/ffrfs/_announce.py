@@ -7,6 +7,7 @@ import fcntl
 import json
 import operator
 import os
+import re
 import stat
 import sys
 import time
@@ -26,6 +27,8 @@ _BEGIN_ORDER = 1 << 30 | 8 << 16 | 0xF1 << 8 | 3
 _ALL_ORDERS = 0
 #: What the mount answers to something that is not a sample.
 _NOT_A_SAMPLE = (errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+#: What the program says of a line of its standard input that is not a sample, and its exit codes then.
+_WRONG_LINE, _WRONG_LINE_CODES = re.compile(r"standard input:[0-9]+: (.*)", re.DOTALL), (1, 2)
 #: Between two tries while too many samples wait.
 _PAUSE_SECONDS = 0.05
 #: A daemon that another one follows has left after so long.
@@ -82,6 +85,8 @@ def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = F
 
     Raises:
         Error: samples cannot be read or do not match their checksums (code 4), or it is no mount (code 5).
+        TypeError: the order is not a list, nor anything else to iterate over.
+        ValueError: the order has something that is not a sample. Nothing is fetched.
     """
     root = root_of(path)
     arguments: list[StrPath] = ["--background"] if background else []
@@ -89,9 +94,14 @@ def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = F
     if order is not None:
         _check_is_list(order)
         arguments += ["--list", "-"]
-        line = _lines_of(root)
-        text = b"".join(map(line, order))
-    run("warmup", [*arguments, root], stdin=text)
+        text = b"".join(map(_lines_of(root), order))
+    try:
+        run("warmup", [*arguments, root], stdin=text)
+    except Error as error:
+        wrong = _WRONG_LINE.match(str(error))
+        if wrong and error.code in _WRONG_LINE_CODES:
+            raise ValueError(wrong[1].replace(f"{root}/./", f"{root}/")) from error
+        raise
 
 
 class Announced:
@@ -269,7 +279,7 @@ def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray, bool]
                 numbers.append(_number(item))
                 if len(numbers) * numbers.itemsize >= _MOST_BYTES:
                     break
-        except (OverflowError, TypeError) as error:
+        except OverflowError as error:
             raise ValueError(f"{item!r} is not a sample's number") from error
         if not numbers:
             return
@@ -293,10 +303,18 @@ def _chunks_of_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytearray]]:
 
 
 def _number(item: Any) -> int:
-    """An integer of Python, NumPy or PyTorch; never a float that happens to be whole, nor an answer of yes or no."""
-    if isinstance(item, bool):
-        raise TypeError(f"{item!r} is not a sample's number")
-    return operator.index(item)
+    """An integer of Python, NumPy or PyTorch; never a float that happens to be whole, nor an answer of yes or no.
+
+    Raises:
+        ValueError: it is something else, or negative.
+    """
+    try:
+        number = operator.index(item)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(item, bool):
+        raise ValueError(f"{item!r} is not a sample's number")
+    return number
 
 
 def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
@@ -317,6 +335,8 @@ def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
                     real[directory] = os.path.realpath(directory)
                 path = os.path.join(real[directory], name)
             path = os.path.relpath(path, top)
+            if path == b".." or path.startswith(b"../"):
+                raise ValueError(f"{item!r} does not lie in the mount {root}")
         if b"\n" in path:
             raise ValueError(f"{item!r}: a path with a newline cannot be announced; give the sample's number")
         # A line of digits alone is a number.

@@ -232,6 +232,10 @@ def opened_anew(call: Callable[[], Result]) -> Result:
         time.sleep(_PAUSE_SECONDS)
 
 
+def _is_shared(root: Path) -> bool:
+    return any(info.path == root and "allow_other" in info.options for info in mounts())
+
+
 @contextmanager
 def control_errors(root: Path) -> Iterator[None]:
     """A control file that cannot be opened or read is an :class:`Error` that says why."""
@@ -242,11 +246,13 @@ def control_errors(root: Path) -> Iterator[None]:
         if is_missing and root not in {info.path for info in mounts()}:
             why = "it was unmounted"
         elif isinstance(error, NotADirectoryError):
-            why = "it is mounted without its control directory (--no-control): it has no figures"
+            why = "it is mounted without its control directory (--no-control): it has no figures, and takes no announcements"
         elif isinstance(error, FileNotFoundError):
             why = f"it has no file {error.filename}: another version of ffrfs serves it"
         elif error.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
             why = f"its daemon is gone; `ffrfs umount {root}` removes the mount"
+        elif isinstance(error, PermissionError) and not _is_shared(root):
+            why = "another user has mounted it without allow_other"
         else:
             why = f"its control files cannot be read: {error.strerror}"
         raise Error(f"{root}: {why}", 5) from error

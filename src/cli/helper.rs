@@ -64,7 +64,7 @@ struct HelperArgs {
     /// As -o ro
     #[arg(short, overrides_with = "writable")]
     read_only: bool,
-    /// As -o rw
+    /// As -o control=rw
     #[arg(short, overrides_with = "read_only")]
     writable: bool,
     /// Mount in this mount namespace, such as /proc/PID/ns/mnt; the source is looked up in the caller's

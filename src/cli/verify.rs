@@ -79,7 +79,8 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     unless_unread(print(args, &opened, &outcome))?;
     if let Some(catalog) = catalog.filter(|_| args.tells_of_all(&outcome)) {
-        let checked = if is_selected { "; they were not checked" } else { "; they were checked" };
+        let checked =
+            if is_selected { "; they were not checked" } else { "; verify counts them, too" };
         say_not_shown(&catalog.renamed(), checked);
     }
     Ok(outcome.exit())

@@ -118,7 +118,8 @@ fn say_begun(begun: u64, before: &Figures, end: &Figures) {
     say(format_args!("{} warmed up, {bytes} read", counted(warm, "sample")));
     if skipped > 0 {
         say(format_args!(
-            "{} fetched only when read (compressed, with holes, too large for the memory, or not shown)",
+            "{} not fetched ahead (compressed, with holes or too large for the memory: fetched when they are read; or not \
+             shown by this mount)",
             one_or_many(skipped, "sample is", "samples are")
         ));
     }

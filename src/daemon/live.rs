@@ -4,7 +4,7 @@ use super::patience::{self, PATIENCE, Patient};
 use super::settings::{self, Shown};
 use crate::failure::{Exit, Failure, Reason};
 use crate::io::MAX_ANNOUNCEMENT_BYTES;
-use crate::io::mount::mounts;
+use crate::io::mount::{mounts, unshared};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::{MountInfo, MountStats};
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ const NEXT_ANSWER: Duration = Duration::from_secs(1);
 /// A mount of ours. What is asked of it fails if its daemon does not answer in time.
 pub(crate) struct Live {
     root: PathBuf,
-    /// The user who alone may look into it, if it is not shared.
+    /// The user who alone may look into it, if it is not shared, and that is another one.
     private_to: Option<u32>,
     patient: Patient,
 }
@@ -132,7 +132,7 @@ impl Live {
         let root = mounts::resolve(target).map_err(|e| failed(e.into()))?;
         match mounts::at(&root).map_err(|e| failed(e.into()))? {
             Some(mount) if mount.fs_type == mounts::FS_TYPE => {
-                let private_to = mount.private_to.map(|(user, _)| user);
+                let private_to = unshared::other_user(&mount);
                 Ok(Self { root, private_to, patient: Patient::of(&mount) })
             }
             _ => Err(failed(
@@ -237,8 +237,7 @@ impl Live {
             return patience::unanswered(&self.root, &error);
         }
         let root = self.root.display();
-        let this = nix::unistd::geteuid().as_raw();
-        let advice = match (error.kind(), self.private_to.filter(|user| *user != this)) {
+        let advice = match (error.kind(), self.private_to) {
             (io::ErrorKind::PermissionDenied, Some(user)) => {
                 let why = private(user);
                 return Failure::new(Exit::Mount, format!("{root}: {error}: {why}"));
@@ -264,18 +263,14 @@ impl Live {
 }
 
 /// Why this process may not look into a mount that `user` has not shared, and what helps.
-fn private(user: u32) -> String {
+pub(super) fn private(user: u32) -> String {
+    let not_shared = unshared::said_of(user);
     if nix::unistd::geteuid().is_root() {
         return format!(
-            "the user with number {user} has mounted it without allow_other; root can look into it only as that user, which \
-             is refused here (may that user enter the directories above it?): sudo -u '#{user}' ffrfs ..."
+            "{not_shared}; root can look into it only as that user, which is refused here (may that user enter the \
+             directories above it?): sudo -u '#{user}' ffrfs ..."
         );
     }
-    let who = match user {
-        0 => "root has mounted it without allow_other, and only root".to_owned(),
-        user => format!(
-            "the user with number {user} has mounted it without allow_other, and only that user and root"
-        ),
-    };
-    format!("{who} may look into it: sudo ffrfs ...")
+    let who = if user == 0 { "root" } else { "that user and root" };
+    format!("{not_shared}, and only {who} may look into it: sudo ffrfs ...")
 }

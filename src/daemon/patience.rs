@@ -269,7 +269,7 @@ pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
 }
 
 /// Which process of a mount keeps it from answering, and what helps.
-fn why_silent(mount: &mounts::Mount) -> String {
+pub(crate) fn why_silent(mount: &mounts::Mount) -> String {
     let id = MountId::of(mount.number);
     let servers = fuse_connection::servers(&mount.device, id, None);
     let is_stopped = |server: &&Process| server.activity() == Activity::Stopped;

@@ -212,12 +212,27 @@ class PackageTest(unittest.TestCase):
     def test_what_is_no_sample_is_named(self):
         path = self.mounted()
         for wrong, said in (([1, SAMPLES + 5], f"no sample {SAMPLES + 5}"), (["0001.bin", "absent/x"], "'absent/x' is not"),
-                            ([path / "0002.bin", "."], "'.' is a directory")):
+                            ([path / "0002.bin", "."], "'.' is a directory"),
+                            ([str(self.container)], f"'{self.container}' does not lie in the mount {path}"),
+                            ([str(path.parent)], "does not lie in the mount")):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
                 ffrfs.announce(path, wrong)
         for wrong in ("0001.bin", path / "0001.bin", b"0001.bin", 5, None):
             with self.subTest(str(wrong)), self.assertRaisesRegex(TypeError, "a list of samples is needed"):
                 ffrfs.announce(path, wrong)
+
+    def test_what_is_no_sample_is_named_by_a_warmup_too_and_nothing_is_fetched(self):
+        path = self.mounted()
+        for wrong, said in (([1, SAMPLES + 5], f"^there is no sample {SAMPLES + 5}"), ([1 << 64], f"^there is no sample {1 << 64}"),
+                            ([-1], "^-1 is not"), ([1, 1.5], "^1.5 is not"), ([True], "^True is not"),
+                            (["0001.bin", "absent/x"], f"^{path}/absent/x: "), ([path / "0002.bin", "."], "is no sample"),
+                            ([self.container], "does not lie in the mount"), (["a\nb"], "newline")):
+            with self.subTest(said), self.assertRaisesRegex(ValueError, said) as caught:
+                ffrfs.warmup(path, wrong)
+            self.assertNotIn("standard input", str(caught.exception))
+        with self.assertRaisesRegex(TypeError, "a list of samples is needed"):
+            ffrfs.warmup(path, 5)
+        self.assertEqual(self.counters(path)["announced"], 0)
 
     def test_symbolic_links_that_lead_to_the_mount_do_not_matter(self):
         real, link = Path(self.place.name) / "real", Path(self.place.name) / "link"
@@ -245,13 +260,15 @@ class PackageTest(unittest.TestCase):
         self.addCleanup(without.unmount, lazy=True)
         for path in (self.mounted(no_control=True), without.path):
             for call in (ffrfs.stats, lambda path: ffrfs.announce(path, [1])):
-                with self.assertRaisesRegex(ffrfs.Error, "--no-control") as caught:
+                with self.assertRaisesRegex(ffrfs.Error, "--no-control.*takes no announcements") as caught:
                     call(path)
                 self.assertEqual(caught.exception.code, 5)
         gone = ffrfs.mount(self.container)
         gone.unmount()
         with self.assertRaisesRegex(ffrfs.Error, "it was unmounted"):
             read_control(gone.path, "info.json")
+        with self.assertRaisesRegex(ffrfs.Error, "another user has mounted it without"), control_errors(self.mounted()):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         with self.assertRaisesRegex(ffrfs.Error, "another version"):
             read_control(self.mounted(), "missing")
         for number in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):

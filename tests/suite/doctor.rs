@@ -259,7 +259,7 @@ fn a_mount_whose_daemon_hangs_does_not_hang_the_doctor() {
         let (code, checks) = doctor(&[mount.point()]);
         drop(stopped);
         assert_eq!(code, 5);
-        is(&checks, mount.point().to_str().unwrap(), "problem", "hangs");
+        is(&checks, mount.point().to_str().unwrap(), "problem", "is stopped: kill -CONT");
         mount.unmount();
     });
 }
@@ -280,7 +280,7 @@ fn behind_containers_that_threads_open_a_mount_whose_daemon_hangs_does_not_hang_
         drop(stopped);
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);
         let checks = parsed(&outcome);
-        is(&checks, mount.point().to_str().unwrap(), "problem", "hangs");
+        is(&checks, mount.point().to_str().unwrap(), "problem", "is stopped: kill -CONT");
         is(&checks, parts.path().to_str().unwrap(), "ok", "samples");
         let at = |place: &Path| {
             let is_of_it = |check: &Value| check["check"] == place.to_str().unwrap();
@@ -314,7 +314,7 @@ fn a_mount_without_control_directory_that_its_user_has_not_shared_is_asked_wheth
                      sleep 0.05
                  done
              done
-             ./ffrfs doctor mnt | grep -q 'problem  *mnt: no answer within 5 s: it hangs' || exit 5
+             ./ffrfs doctor mnt | grep -q 'problem  *mnt: no answer within 5 s: process.* stopped: kill -CONT' || exit 5
              kill -KILL $daemons
              for turn in $(seq 100); do
                  ./ffrfs doctor mnt | grep -q 'problem  *mnt: its daemon is dead' && code=0 && break

@@ -344,7 +344,8 @@ fn the_helper_tells_how_it_is_called() {
     let helper = directory.path().join("mount.ffrfs");
     std::os::unix::fs::symlink(crate::common::FFRFS, &helper).unwrap();
     let help = run(Command::new(&helper).arg("--help")).ok().text();
-    for word in ["mount.ffrfs", "mount(8)", "-s", "-N", "remount", "Exit codes"] {
+    for word in ["mount.ffrfs", "mount(8)", "-s", "-N", "As -o control=rw", "remount", "Exit codes"]
+    {
         assert!(help.contains(word), "{word:?} is not in: {help}");
     }
 }

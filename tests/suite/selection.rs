@@ -250,7 +250,7 @@ fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name(
             ffrfs(&["umount".as_ref(), point.path().as_os_str()]).ok();
         };
         let mounted = mount(&["rw", "no_control"]);
-        let warning = "ffrfs: warning: --rw is of no use with --no-control";
+        let warning = "ffrfs: warning: --rw (control=rw, -w) is of no use with --no-control";
         assert_eq!(mounted.stderr.matches(warning).count(), 1, "{mounted:?}");
         let mut names: Vec<_> =
             fs::read_dir(point.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

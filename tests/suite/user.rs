@@ -186,21 +186,28 @@ fn root_sees_the_figures_of_a_mount_that_its_user_has_not_shared_and_others_are_
              ./ffrfs set mnt verify=once || exit 5
              somebody ./ffrfs set mnt | grep -qx verify=once || exit 6
              ./ffrfs doctor mnt | grep -q 'its daemon does not answer' && exit 7
+             ./ffrfs trace mnt --seconds 0.1 || exit 12
              other ./ffrfs stats mnt; [ $? = 5 ] || exit 8
+             other ./ffrfs doctor mnt | grep '^note  *mnt: ' >&2 || exit 13
              chmod 700 .
              ./ffrfs list | grep \"$1/mnt \" | grep -q \"its user's alone\" || exit 9
              ./ffrfs stats mnt; [ $? = 5 ] || exit 10
+             ./ffrfs doctor mnt | grep '^note  *mnt: ' >&2 || exit 14
              chmod 755 .
+             ./ffrfs warmup mnt; [ $? = 5 ] || exit 15
+             other ./ffrfs warmup mnt; [ $? = 5 ] || exit 16
              ./ffrfs umount mnt || exit 11
              code=0"
         ));
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let has_mounted =
             "mnt: Permission denied: the user with number 65534 has mounted it without allow_other";
-        assert_eq!(outcome.stderr.matches(has_mounted).count(), 2, "{}", outcome.stderr);
-        for said in ["only that user and root may look into it", "which is refused here"] {
-            assert!(outcome.stderr.contains(said), "{said}: {}", outcome.stderr);
+        assert_eq!(outcome.stderr.matches(has_mounted).count(), 6, "{}", outcome.stderr);
+        let warmup = "warm it up as that user: sudo -u '#65534' ffrfs warmup";
+        for said in ["only that user and root may look into it", "which is refused here", warmup] {
+            assert_eq!(outcome.stderr.matches(said).count(), 2, "{said}: {}", outcome.stderr);
         }
+        assert!(!outcome.stderr.contains("does not answer"), "{}", outcome.stderr);
     });
 }
 

@@ -2,10 +2,10 @@
 
 use super::bottleneck;
 use super::check::{Check, number, text};
-use crate::daemon::live::Live;
+use crate::daemon::live::{self, Live};
 use crate::daemon::patience::{self, PATIENCE, Patient};
-use crate::io::mount::fuse_connection;
 use crate::io::mount::mounts::{self, Mount};
+use crate::io::mount::{fuse_connection, unshared};
 use crate::vfs::CONTROL_DIRECTORY;
 use crate::vfs::report::MountStats;
 use serde_json::Value;
@@ -36,13 +36,14 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
 
 /// The problem of a mount whose daemon does not answer; `None` if it does.
 pub(super) fn unanswered(mount: &Mount) -> Option<Check> {
-    let asked = Patient::of(mount).ask_daemon(&mount.target);
-    let hangs = asked.is_err_and(|e| e.kind() == io::ErrorKind::TimedOut);
-    hangs.then(|| daemon(&mount.target.display().to_string(), None).err()).flatten()
+    let error = Patient::of(mount).ask_daemon(&mount.target).err()?;
+    let hangs = error.kind() == io::ErrorKind::TimedOut;
+    let name = mount.target.display().to_string();
+    hangs.then(|| daemon(&name, Err(explained(mount, error))).err()).flatten()
 }
 
-/// The daemon's answer: its `info.json`, or nothing if it is dead; `None` if it does not answer in time.
-fn asked(mount: &Mount) -> Option<io::Result<Option<Vec<u8>>>> {
+/// The daemon's answer: its `info.json`, or nothing if it is dead.
+fn asked(mount: &Mount) -> io::Result<Option<Vec<u8>>> {
     let patient = Patient::of(mount);
     let info = mount.target.join(CONTROL_DIRECTORY).join("info.json");
     // A daemon answers the first question also where it has no control directory.
@@ -54,32 +55,45 @@ fn asked(mount: &Mount) -> Option<io::Result<Option<Vec<u8>>>> {
         _ => Err(e),
     });
     match read {
-        Ok(info) => Some(Ok(Some(info))),
-        Err(e) if e.kind() == io::ErrorKind::TimedOut => None,
-        Err(e) if mounts::is_dead(&e) => Some(Ok(None)),
-        Err(e) => Some(Err(e)),
+        Ok(info) => Ok(Some(info)),
+        Err(e) if mounts::is_dead(&e) => Ok(None),
+        Err(e) => Err(explained(mount, e)),
     }
+}
+
+/// The error with what is known of its mount: who keeps it from answering, or who alone may look into it.
+fn explained(mount: &Mount, error: io::Error) -> io::Error {
+    let said = match (error.kind(), unshared::other_user(mount)) {
+        (io::ErrorKind::TimedOut, _) => {
+            let mut why = patience::why_silent(mount);
+            if why.is_empty() {
+                why.push_str(": it hangs, its log may say why");
+            }
+            format!("no answer within {} s{why}", PATIENCE.as_secs())
+        }
+        (io::ErrorKind::PermissionDenied, Some(user)) => {
+            format!("{error}: {}", live::private(user))
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), said)
 }
 
 /// From the daemon's answer (see [`asked`]).
 ///
 /// # Errors
 /// There is none: why.
-fn daemon(name: &str, answer: Option<io::Result<Option<Vec<u8>>>>) -> Result<Vec<Check>, Check> {
+fn daemon(name: &str, answer: io::Result<Option<Vec<u8>>>) -> Result<Vec<Check>, Check> {
     let check = name.to_owned();
     let gone = format!("run ffrfs umount {name}, and mount the dataset again");
     let info = match answer {
-        None => {
-            let found = format!("no answer within {} s: it hangs", PATIENCE.as_secs());
-            return Err(Check::problem(
-                check,
-                found,
-                format!("see its log; ffrfs umount --force {name} ends the mount"),
-            ));
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+            let advice = format!("ffrfs umount --force {name} ends the mount");
+            return Err(Check::problem(check, e.to_string(), advice));
         }
-        Some(Ok(None)) => return Err(Check::problem(check, "its daemon is dead", gone)),
-        Some(Err(e)) => return Err(unread(check, &e, gone)),
-        Some(Ok(Some(bytes))) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
+        Ok(None) => return Err(Check::problem(check, "its daemon is dead", gone)),
+        Err(e) => return Err(unread(check, &e, gone)),
+        Ok(Some(bytes)) => serde_json::from_slice::<Value>(&bytes).unwrap_or_default(),
     };
     let pid = info["pid"].as_u64();
     let mut checks = vec![describe(check, &info), transport(name, &info, pid.map(queues))];
@@ -96,10 +110,10 @@ fn unread(check: String, error: &io::Error, gone: String) -> Check {
         return Check::problem(check, error.to_string(), "raise that limit, and ask again");
     }
     match (error.kind(), error.raw_os_error()) {
-        // A mount that another user has not shared may be in order.
-        (io::ErrorKind::PermissionDenied, _) => {
-            let found = format!("its daemon does not answer: {error}");
-            Check::note(check, found, "ask the user who mounted it, or root")
+        // A mount that another user has not shared may be in order; who may look into it, the error says.
+        (io::ErrorKind::PermissionDenied, None) => Check::note(check, error.to_string(), ""),
+        (io::ErrorKind::PermissionDenied, Some(_)) => {
+            Check::note(check, error.to_string(), "ask the user who mounted it, or root")
         }
         (io::ErrorKind::BrokenPipe, _) => {
             Check::problem(check, format!("not known: {error}"), "ask again")
@@ -255,8 +269,9 @@ mod tests {
     #[test]
     fn a_daemon_that_is_dead_or_hangs_or_is_not_ours_is_told_apart() {
         let state = |answer| daemon("m", answer).unwrap_err().state;
-        assert_eq!((state(None), state(Some(Ok(None)))), (State::Problem, State::Problem));
-        let error = |errno| Some(Err(io::Error::from_raw_os_error(errno)));
+        assert_eq!(state(Err(io::ErrorKind::TimedOut.into())), State::Problem);
+        assert_eq!(state(Ok(None)), State::Problem);
+        let error = |errno| Err(io::Error::from_raw_os_error(errno));
         assert_eq!(state(error(libc::EIO)), State::Problem);
         assert_eq!(state(error(libc::EACCES)), State::Note);
         let found = |errno| daemon("m", error(errno)).unwrap_err().found;
@@ -269,11 +284,11 @@ mod tests {
     #[test]
     fn to_unmount_is_no_advice_for_a_mount_of_which_nothing_is_known_or_that_answers() {
         let killed = io::Error::new(io::ErrorKind::BrokenPipe, "the process was killed");
-        let check = daemon("m", Some(Err(killed))).unwrap_err();
+        let check = daemon("m", Err(killed)).unwrap_err();
         assert_eq!(check, Check::problem("m", "not known: the process was killed", "ask again"));
         for errno in [libc::EFBIG, libc::ELOOP, libc::EINVAL] {
             let error = io::Error::from_raw_os_error(errno);
-            let check = daemon("m", Some(Err(error))).unwrap_err();
+            let check = daemon("m", Err(error)).unwrap_err();
             assert!(check.found.starts_with("its info.json is no control file: "), "{check:?}");
             assert!(!check.advice.contains("umount"), "{check:?}");
         }
@@ -282,11 +297,11 @@ mod tests {
     #[test]
     fn any_answer_of_the_daemon_is_shown() {
         let info = br#"{"verify":"always","io":"direct","containers":[1],"transport":"uring"}"#;
-        let checks = daemon("m", Some(Ok(Some(info.to_vec())))).unwrap();
+        let checks = daemon("m", Ok(Some(info.to_vec()))).unwrap();
         assert_eq!(checks[0].found, "io direct, verify always");
         assert_eq!(checks[1].found, "uring");
         for odd in [&b""[..], b"[1]", b"nonsense", b"\xff", b"{\"pid\":-1}"] {
-            let checks = daemon("m", Some(Ok(Some(odd.to_vec())))).unwrap();
+            let checks = daemon("m", Ok(Some(odd.to_vec()))).unwrap();
             assert_eq!(checks[1].state, State::Note, "{odd:?}");
         }
     }
@@ -294,7 +309,7 @@ mod tests {
     #[test]
     fn a_daemon_that_answers_is_looked_at_whatever_there_is_to_note_of_it() {
         let info = br#"{"sandbox":"files; not network: Linux 6.7 has it","log":"nowhere (x)"}"#;
-        let checks = daemon("m", Some(Ok(Some(info.to_vec())))).unwrap();
+        let checks = daemon("m", Ok(Some(info.to_vec()))).unwrap();
         assert!(checks.iter().any(|check| check.state == State::Note), "{checks:?}");
     }
 

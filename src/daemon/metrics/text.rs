@@ -239,7 +239,7 @@ impl Page<'_> {
             (
                 "ffrfs_prefetch_skipped_total",
                 figures.skipped,
-                "Announced samples that are fetched only when they are read.",
+                "Announced samples that are fetched only when they are read, or that the mount does not show.",
             ),
             (
                 "ffrfs_prefetch_foreseen_total",

@@ -251,7 +251,9 @@ impl MountSettings {
 
     pub(super) fn warn_of_rw_without_control(&self) {
         if self.no_control && self.ro == Some(false) {
-            tracing::warn!("--rw is of no use with --no-control: there is no .ffrfs to write to");
+            tracing::warn!(
+                "--rw (control=rw, -w) is of no use with --no-control: there is no .ffrfs to write to"
+            );
         }
     }
 

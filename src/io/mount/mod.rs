@@ -8,3 +8,4 @@ pub mod made;
 pub mod mount_id;
 pub mod mounts;
 pub mod passed_connection;
+pub mod unshared;

@@ -5,7 +5,7 @@
 use super::list::{Line, List};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::io::mount::{control_file, mounts};
+use crate::io::mount::{control_file, mounts, unshared};
 use crate::io::{MAX_ANNOUNCEMENT_BYTES, announce, drop_all, warm_up};
 use crate::vfs::{CONTROL_DIRECTORY, sample_of_inode};
 use serde::Deserialize;
@@ -52,7 +52,7 @@ pub(crate) struct PrefetchFigures {
     pub(crate) in_flight: u64,
     pub(crate) done: u64,
     pub(crate) failed: u64,
-    /// Samples that are fetched only when they are read.
+    /// Samples that are fetched only when they are read, or not shown.
     #[serde(default)]
     pub(crate) skipped: u64,
     /// Samples that a reader has taken from memory.
@@ -286,18 +286,24 @@ fn unreached(root: &Path, error: io::Error) -> Failure {
         }
         Err(error) => return Failure::new(Exit::Mount, error).context(shown),
     };
-    let is_ours = mount.is_some_and(|mount| mount.fs_type == mounts::FS_TYPE);
-    let failure = if is_ours && mounts::is_dead(&error) {
-        let cure = format!("its daemon is dead: run ffrfs umount {shown}, and mount it again");
-        Failure::new(Exit::Mount, cure)
-    } else if is_ours && error.kind() == ErrorKind::NotADirectory {
-        Failure::new(Exit::Mount, "it was mounted with --no-control, and takes no announcement")
-    } else if is_ours {
-        Failure::new(Exit::Mount, error)
-    } else {
+    let Some(mount) = mount.filter(|mount| mount.fs_type == mounts::FS_TYPE) else {
         // What is missing there, of which the system tells, is a file of a mount.
         let why = "no dataset of ffrfs is mounted there (ffrfs list shows all that are)";
-        Failure::new(Exit::Mount, why)
+        return Failure::new(Exit::Mount, why).context(shown);
+    };
+    let failure = if mounts::is_dead(&error) {
+        let cure = format!("its daemon is dead: run ffrfs umount {shown}, and mount it again");
+        Failure::new(Exit::Mount, cure)
+    } else if error.kind() == ErrorKind::NotADirectory {
+        Failure::new(Exit::Mount, "it was mounted with --no-control, and takes no announcement")
+    } else if error.kind() == ErrorKind::PermissionDenied
+        && let Some(user) = unshared::other_user(&mount)
+    {
+        let why = unshared::said_of(user);
+        let cure = format!("warm it up as that user: sudo -u '#{user}' ffrfs warmup ...");
+        Failure::new(Exit::Mount, format!("{error}: {why}; {cure}"))
+    } else {
+        Failure::new(Exit::Mount, error)
     };
     failure.context(shown)
 }

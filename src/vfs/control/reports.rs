@@ -77,7 +77,7 @@ impl Control {
              mount, one per line; or sample numbers as raw little-endian u64.\n\
              waiting: {waiting}\n\
              in flight: {in_flight}\n\
-             fetched only when they are read: {skipped}"
+             fetched only when they are read, or not shown: {skipped}"
         );
         // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
         while text.len() % 8 != 7 {

@@ -70,7 +70,7 @@ fn commands_that_take_the_last_of_several_members_say_how_many_they_do_not_take(
     for (command, args, more) in [
         ("convert", &[out.to_str().unwrap()][..], "\n"),
         ("sum", &[], "\n"),
-        ("verify", &[], "; they were checked\n"),
+        ("verify", &[], "; verify counts them, too\n"),
         ("verify", &["--include", "*"], "; they were not checked\n"),
     ] {
         let said = on(command, &source, args).ok().stderr;

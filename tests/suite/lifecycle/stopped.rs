@@ -108,10 +108,10 @@ fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind(
                         return said(&["stopped"]);
                     }
                     assert_eq!(outcome.code, 5, "{command:?}: {}", outcome.stderr);
-                    if command[0] == "doctor" && command.len() == 2 {
-                        return said(&["no answer within 5 s", "ffrfs umount --force"]);
-                    }
                     let continues = format!("kill -CONT {pid}");
+                    if command[0] == "doctor" && command.len() == 2 {
+                        return said(&["no answer within 5 s", &continues, "ffrfs umount --force"]);
+                    }
                     for words in ["has not answered for 5 s", &continues, "ffrfs umount --force"] {
                         assert!(outcome.stderr.contains(words), "{command:?}: {}", outcome.stderr);
                     }

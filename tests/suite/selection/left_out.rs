@@ -12,7 +12,7 @@ fn commands_that_take_what_is_shown_say_how_many_files_are_not() {
         ("convert", Some("out.tar"), "\n"),
         ("convert", Some("files/"), "\n"),
         ("sum", None, "\n"),
-        ("verify", None, "; they were checked\n"),
+        ("verify", None, "; verify counts them, too\n"),
     ] {
         let with_all = out.map(|out| format!("all-{out}"));
         let [out, with_all] = [out.map(str::to_owned), with_all]
