@@ -9,7 +9,7 @@ use crate::daemon::{logging, patience};
 use crate::failure::{Exit, Failure, say};
 use crate::format::counted;
 use crate::interrupt::Interrupt;
-use crate::tools::bench::{Bench, Mode, Row};
+use crate::tools::bench::{Bench, Mode, Row, Unread, WORDS};
 use crate::tools::output;
 use crate::tools::reader::thread_count;
 use crate::vfs::report;
@@ -154,14 +154,14 @@ fn said_of_unread(rows: &[Row]) -> Exit {
     for Row { target, unread, .. } in rows.iter().filter(|row| row.unread.encrypted > 0) {
         if !said.contains(&target.as_str()) {
             said.push(target);
-            unread
-                .sentences()
-                .for_each(|sentence| say(format_args!("ffrfs: {target}: {sentence}")));
+            for sentence in unread.sentences(&WORDS) {
+                say(format_args!("ffrfs: {target}: {sentence}"));
+            }
         }
     }
     let fails = |row: &Row| row.first.iter().chain(&row.later).any(|pass| pass.failed > 0);
     let mut failing = rows.iter().filter(|row| fails(row)).map(|row| row.unread);
-    match failing.all(|unread| unread.encrypted > 0 && unread.other == 0) {
+    match failing.all(Unread::are_all_encrypted) {
         true => Exit::Password,
         false => Exit::Checksum,
     }

@@ -4,6 +4,7 @@ use crate::daemon::patience;
 use crate::failure::{Exit, Failure, say};
 use crate::format::{counted, one_or_many};
 use crate::interrupt::Interrupt;
+use crate::tools::bench::{Unread, Words};
 use crate::tools::progress;
 use crate::tools::warmup::{Figures, List, Mounted, Warmup, warm_up};
 use crate::vfs::CONTROL_DIRECTORY;
@@ -13,6 +14,10 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// How encrypted samples are spoken of.
+const WORDS: Words =
+    Words { one: "sample is", many: "samples are", option: "--password-file FILE" };
 
 /// Have a mount fetch its samples before they are read
 #[derive(Debug, Args)]
@@ -95,6 +100,13 @@ fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: 
     match end.prefetch.failed.saturating_sub(before.prefetch.failed) {
         0 => Exit::Ok,
         failed => {
+            let unread = Unread::at(root);
+            if unread.are_all_encrypted() {
+                let (samples, said) =
+                    (one_or_many(failed, WORDS.one, WORDS.many), unread.said_of_all(&WORDS));
+                say(format_args!("{samples} {said}"));
+                return Exit::Password;
+            }
             let bad = root.join(CONTROL_DIRECTORY).join("bad");
             say(format_args!(
                 "{} could not be fetched: see {}",

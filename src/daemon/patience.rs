@@ -30,6 +30,8 @@ enum Call {
     Announce = 3,
     /// Whether the daemon answers at all.
     Ask = 4,
+    /// The same, where this process may look into the mount; else it is refused, and the kernel does not answer itself.
+    AskInside = 5,
 }
 
 /// Makes system calls on a mount in a child, which is left behind if they do not return. Where threads are running
@@ -179,6 +181,10 @@ fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
             let announced = || announce(&control_file::open(path)?, bytes);
             control_file::opened_anew(announced).map(|()| Vec::new())
         }
+        call if call == Call::AskInside as u8 => {
+            // Of one who may not look into the mount, the kernel refuses this, but not what follows.
+            std::fs::metadata(path).and_then(|_| mounts::ask(path)).map(|()| Vec::new())
+        }
         _ => mounts::ask(path).map(|()| Vec::new()),
     }
 }
@@ -199,7 +205,14 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
     let mut ours = mounts::Ours::now()?;
     while let Some(met) = ours.met_by(target) {
         let mount = met.mount.clone();
-        let asked = ask(&mount.target, patience);
+        let (patient, is_private) = (Patient::of(&mount), mount.seen_as().is_some());
+        // Root would be answered by the kernel itself, also for a dead daemon.
+        let call = if is_private { Call::AskInside } else { Call::Ask };
+        let asked = ask(&patient, call, &mount.target, patience).or_else(|e| match e.kind() {
+            // Nor does the user who may look into the mount reach it: nothing is known of its daemon.
+            io::ErrorKind::PermissionDenied if is_private => Ok(()),
+            _ => Err(e),
+        });
         if met.rest.as_os_str().is_empty() {
             return mount.state(asked);
         }
@@ -211,9 +224,8 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
 }
 
 /// Asks the daemon of the mount on `root`.
-fn ask(root: &Path, patience: Duration) -> io::Result<()> {
-    let patient = Patient::new();
-    let asked = patient.ask(Call::Ask, root, &[])?;
+fn ask(patient: &Patient, call: Call, root: &Path, patience: Duration) -> io::Result<()> {
+    let asked = patient.ask(call, root, &[])?;
     asked.answer(Instant::now() + patience).map(drop).map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::TimedOut, Silent { root: Some(root.to_owned()) })
@@ -224,7 +236,7 @@ fn ask(root: &Path, patience: Duration) -> io::Result<()> {
 
 /// As [`ask`], for a command that would wait for the answer for ever. All other errors are for others to name.
 fn insist(root: &Path) -> Result<(), Failure> {
-    match ask(root, PATIENCE) {
+    match ask(&Patient::new(), Call::Ask, root, PATIENCE) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unanswered(root, &error)),
         _ => Ok(()),
     }

@@ -82,7 +82,8 @@ impl Nest {
         self.places.push(place);
     }
 
-    /// Opens members, and members of those, as deep as the options say. A member that cannot be opened stays a file.
+    /// Opens members, and members of those, as deep as the options say. A member that cannot be opened stays a file, unless it
+    /// is because of a wrong password: as for the outermost ones, that is refused.
     /// Returns what [`NestedIndexes::outcome`] does.
     pub(super) fn open_members(
         &mut self,
@@ -149,12 +150,15 @@ impl Nest {
                 if self.watch.is_cancelled() {
                     return Err(Failure::interrupted());
                 }
-                Ok(match opened {
-                    Ok(opened) => opened.map(|opened| Ok((member, opened))),
-                    Err(error) => {
-                        Some(Err((member.container, format!("{error}: shown as a file"))))
+                match opened {
+                    Ok(opened) => Ok(opened.map(|opened| Ok((member, opened)))),
+                    Err(error @ format::Error::WrongPassword { .. }) if !options.allow_damaged => {
+                        Err(error.into())
                     }
-                })
+                    Err(error) => {
+                        Ok(Some(Err((member.container, format!("{error}: shown as a file")))))
+                    }
+                }
             })?;
             self.add_members(opened.into_iter().flatten())?;
         }

@@ -189,6 +189,26 @@ fn the_helper_takes_the_flags_of_mount() {
 }
 
 #[test]
+fn a_check_refuses_what_a_user_may_not_do() {
+    with_mount8(
+        r#"
+        refused() {
+            word=$1; shift
+            somebody /sbin/mount.ffrfs data.ffr "$@" -f 2>said && exit 1
+            grep -q "$word" said || { cat said >&2; exit 2; }
+        }
+        mkdir closed sticky && chmod 1777 sticky || exit 5
+        refused user_allow_other mnt -o "allow_other,$options"
+        refused user_allow_other mnt -o "allow_root,$options"
+        refused "may not write" closed -o "$options"
+        refused "belongs to another user" sticky -o "$options"
+        somebody /sbin/mount.ffrfs data.ffr mnt -f -o "$options" || exit 3
+        /sbin/mount.ffrfs data.ffr closed -f -o "allow_other,$options" || exit 4
+        "#,
+    );
+}
+
+#[test]
 fn failures_have_the_exit_codes_of_mount() {
     with_mount8(
         r#"

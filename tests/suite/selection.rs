@@ -280,12 +280,14 @@ fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name(
 }
 
 #[test]
-fn what_only_a_mount_hides_is_listed_and_extracted_without_a_warning() {
+fn what_only_a_mount_hides_is_listed_summed_and_extracted_without_a_warning() {
     let (directory, source) = packed(&[".ffrfs/mine", "x"], "x.zip");
     let listed = on("ls", &source, &["-R"]).ok();
     assert!(listed.text().contains(".ffrfs/mine") && listed.stderr.is_empty(), "{}", listed.stderr);
     let out = directory.path().join("out");
     let extracted = on("extract", &source, &[out.to_str().unwrap()]).ok();
+    let sums = on("sum", &source, &[]).ok();
+    assert!(sums.text().contains("  .ffrfs/mine\n") && sums.stderr.is_empty(), "{}", sums.stderr);
     assert!(out.join(".ffrfs/mine").exists() && !extracted.stderr.contains("not shown"));
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &[]);

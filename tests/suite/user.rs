@@ -1,5 +1,7 @@
 //! Users: who may use a mount, and mounting without being root (through fusermount3).
 
+mod dead;
+
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, Transport, container_in, for_each_transport, have,
     in_own_namespace, noise, run, skip_forced, temp_dir,

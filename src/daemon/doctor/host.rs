@@ -115,9 +115,9 @@ fn fuse_device(opened: io::Result<()>) -> Check {
 }
 
 /// What this process may do, from /proc/self/status.
-struct Rights {
+pub(super) struct Rights {
     /// It has CAP_SYS_ADMIN.
-    is_admin: bool,
+    pub(super) is_admin: bool,
     /// A set-user-id helper could have CAP_SYS_ADMIN.
     is_helped: bool,
     /// Set-user-id helpers get no rights at all.
@@ -126,7 +126,7 @@ struct Rights {
 
 impl Rights {
     /// A mask that cannot be read counts as full: an attempt to mount will tell.
-    fn read(status: &str) -> Self {
+    pub(super) fn read(status: &str) -> Self {
         let has = |name| procfs::may_administer(status, name).unwrap_or(true);
         Self {
             is_admin: has("CapEff"),
@@ -137,12 +137,12 @@ impl Rights {
 }
 
 /// fusermount3: where it is, and whether it is set-user-id.
-struct Helper {
+pub(super) struct Helper {
     path: String,
     is_set_user_id: bool,
 }
 
-fn helper() -> Option<Helper> {
+pub(super) fn helper() -> Option<Helper> {
     let directories = std::env::var_os("PATH").unwrap_or_default();
     let mut paths =
         std::env::split_paths(&directories).map(|directory| directory.join("fusermount3"));
@@ -153,7 +153,7 @@ fn helper() -> Option<Helper> {
     })
 }
 
-fn mounting(rights: &Rights, helper: Option<&Helper>) -> Check {
+pub(super) fn mounting(rights: &Rights, helper: Option<&Helper>) -> Check {
     let name = "mounting";
     let Some(helper) = helper else {
         return match rights.is_admin {
@@ -193,7 +193,7 @@ fn no_right() -> Check {
     )
 }
 
-fn sharing(rights: &Rights, fuse_conf: Option<&str>) -> Check {
+pub(super) fn sharing(rights: &Rights, fuse_conf: Option<&str>) -> Check {
     let name = "allow_other";
     let is_allowed =
         fuse_conf.is_some_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));

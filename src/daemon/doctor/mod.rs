@@ -6,6 +6,7 @@ mod bottleneck;
 mod check;
 mod host;
 mod load;
+mod mount_point;
 mod mounted;
 mod resources;
 mod storage;
@@ -14,6 +15,7 @@ mod store;
 pub(crate) use check::{Check, State};
 pub(crate) use store::checks as store;
 
+use crate::failure::{Exit, Failure};
 use crate::io::mount::mounts;
 use std::fs;
 use std::path::Path;
@@ -24,6 +26,17 @@ pub(crate) fn host() -> Vec<Check> {
     let mut checks = host::checks();
     checks.extend(resources::checks());
     checks
+}
+
+/// Why a mount on a directory would be refused, as far as that can be known before; `shares`: with other users.
+///
+/// # Errors
+/// It would be.
+pub(crate) fn check_mount_point(directory: &Path, shares: bool) -> Result<(), Failure> {
+    let Some(Check { check, found, advice, .. }) = mount_point::refusal(directory, shares) else {
+        return Ok(());
+    };
+    Err(Failure::new(Exit::Mount, format!("{check}: {found}; {advice}")))
 }
 
 /// Checks of mount points and containers, for each its own; a mount is watched for `pause`.

@@ -7,6 +7,7 @@ use super::objects::run_programs_outside;
 use super::request::{MountRequest, MountSettings};
 use super::told::{self, DIGEST_BYTES, Resumed};
 use crate::catalog::{Catalog, Node, ROOT};
+use crate::daemon::doctor;
 use crate::daemon::logging;
 use crate::daemon::metrics::Metrics;
 use crate::daemon::patience;
@@ -417,8 +418,12 @@ pub(super) fn check(request: &MountRequest, target: &Target) -> Result<(), Failu
     let mut is_mounted = false;
     if let (Some(directory), None) = (target.directory(), &request.namespace) {
         // Also where something is mounted: mount(8) calls this for what it has mounted before.
-        let (_, state) = look_at(directory)?;
+        let (directory, state) = look_at(directory)?;
         is_mounted = matches!(state, mounts::State::Mounted(_));
+        if matches!(state, mounts::State::Free) {
+            let MountSettings { allow_other, allow_root, .. } = &request.settings;
+            doctor::check_mount_point(&directory, *allow_other || *allow_root)?;
+        }
     }
     let MountSettings { log_file, metrics, .. } = &request.settings;
     log_file.as_deref().map_or(Ok(()), logging::check_file)?;

@@ -10,7 +10,7 @@ mod passes;
 mod row;
 mod target;
 
-pub(crate) use row::{Mode, PassFigures, Row, Unread, median};
+pub(crate) use row::{Mode, PassFigures, Row, Unread, WORDS, Words, median};
 
 use crate::failure::{Exit, Failure};
 use crate::format::counted;
@@ -95,10 +95,10 @@ impl Bench<'_> {
             }
             if figures.failed > 0 {
                 let unread = mounted.unread();
-                if figures.failed == figures.files && unread.other == 0 && unread.encrypted > 0 {
+                if figures.failed == figures.files && unread.are_all_encrypted() {
                     let (target, files) = (&row.target, counted(figures.files, "file"));
-                    let advice = unread.advice();
-                    let why = format!("{target}: {files} read, and all are encrypted: {advice}");
+                    let said = unread.said_of_all(&WORDS);
+                    let why = format!("{target}: {files} read, and all are {said}");
                     return Err(Failure::new(Exit::Password, why));
                 }
                 if unread.is_more_than(row.unread) {

@@ -3,12 +3,21 @@
 //! Imports no other file of this directory.
 
 use crate::format::one_or_many;
+use crate::io::mount::control_file;
+use crate::vfs::CONTROL_DIRECTORY;
 use serde::Serialize;
+use std::path::Path;
 
-/// What opens encrypted files.
-const GIVE: &str = "mount with the password (-O password-file=FILE)";
-/// What helps with those that no password opens.
-const DECRYPT: &str = "no password helps: decrypt the archive with the program that made it";
+/// How a command speaks of encrypted files: of one, of several, and of the option that takes their password.
+pub(crate) struct Words {
+    pub(crate) one: &'static str,
+    pub(crate) many: &'static str,
+    pub(crate) option: &'static str,
+}
+
+/// How `bench` does.
+pub(crate) const WORDS: Words =
+    Words { one: "file is", many: "files are", option: "-O password-file=FILE" };
 
 /// The order in which files are read, and the threads that read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,6 +64,8 @@ pub(crate) struct Row {
 pub(crate) struct Unread {
     /// They cannot be decrypted.
     pub(crate) encrypted: u64,
+    /// Those of them that the password of the mount does not open; damaged ones look the same.
+    pub(crate) other_password: u64,
     /// Those of them that no password opens.
     #[serde(rename = "unknown_encryption")]
     pub(crate) unknown: u64,
@@ -62,9 +73,15 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
+    /// What the mount on `root` lists; of what shows no such list, nothing.
+    pub(crate) fn at(root: &Path) -> Self {
+        let list = control_file::read(&root.join(CONTROL_DIRECTORY).join("bad"));
+        list.map(|list| Self::of(&String::from_utf8_lossy(&list))).unwrap_or_default()
+    }
+
     /// From the lines of `.ffrfs/bad`. The reasons of all that is encrypted begin so. The line that counts what is not listed
     /// names no container.
-    pub(super) fn of(list: &str) -> Self {
+    fn of(list: &str) -> Self {
         let mut unread = Self::default();
         for line in list.lines() {
             let mut fields = line.split('\t').skip(1);
@@ -74,22 +91,45 @@ impl Unread {
             }
             let is_encrypted = reason.starts_with("encrypted");
             *if is_encrypted { &mut unread.encrypted } else { &mut unread.other } += 1;
+            unread.other_password += u64::from(reason.starts_with("encrypted with another"));
             unread.unknown += u64::from(reason.starts_with("encrypted in a way"));
         }
         unread
     }
 
-    /// What to do where all is encrypted: give the password, if one opens any of it.
-    pub(super) fn advice(self) -> &'static str {
-        if self.unknown < self.encrypted { GIVE } else { DECRYPT }
+    /// Whether nothing but encryption keeps the files from being read.
+    pub(crate) fn are_all_encrypted(self) -> bool {
+        self.encrypted > 0 && self.other == 0
     }
 
-    /// A sentence for those that a password opens, and one for those that none does.
-    pub(crate) fn sentences(self) -> impl Iterator<Item = String> {
-        let each = [(self.encrypted - self.unknown, GIVE), (self.unknown, DECRYPT)];
-        each.into_iter().filter(|(count, _)| *count > 0).map(|(count, advice)| {
-            format!("{} encrypted: {advice}", one_or_many(count, "file is", "files are"))
-        })
+    /// Where all is encrypted, how, and what to do; with counts, if that differs.
+    pub(crate) fn said_of_all(self, words: &Words) -> String {
+        match self.kinds(words).as_slice() {
+            [(_, said)] => said.clone(),
+            _ => format!("encrypted: {}", self.sentences(words).join("; ")),
+        }
+    }
+
+    /// A sentence for those without a password, one for those with another one, and one for those that no password opens.
+    pub(crate) fn sentences(self, words: &Words) -> Vec<String> {
+        let sentence = |(count, said): (u64, String)| {
+            format!("{} {said}", one_or_many(count, words.one, words.many))
+        };
+        self.kinds(words).into_iter().map(sentence).collect()
+    }
+
+    /// How many are encrypted how, and what to do.
+    fn kinds(self, words: &Words) -> Vec<(u64, String)> {
+        let locked = self.encrypted - self.other_password - self.unknown;
+        let option = words.option;
+        let give = format!("encrypted: mount with the password ({option})");
+        let other =
+            format!("encrypted with another password, or damaged: mount with that one ({option})");
+        let decrypt =
+            "encrypted: no password helps: decrypt the archive with the program that made it";
+        let kinds =
+            [(locked, give), (self.other_password, other), (self.unknown, decrypt.to_owned())];
+        kinds.into_iter().filter(|(count, _)| *count > 0).collect()
     }
 
     pub(super) fn is_more_than(self, other: Self) -> bool {
@@ -139,12 +179,23 @@ mod tests {
                     -\tit was truncated\ty.zip\t-\n\
                     -\tand 7 more requests for bad samples\t-\t-\n";
         let unread = Unread::of(list);
-        assert_eq!(unread, Unread { encrypted: 3, unknown: 1, other: 2 });
+        let expected = Unread { encrypted: 3, other_password: 1, unknown: 1, other: 2 };
+        assert_eq!(unread, expected);
         assert_eq!(Unread::of(""), Unread::default());
-        let said: Vec<_> = unread.sentences().collect();
-        assert!(said.len() == 2 && said[0].starts_with("2 files are encrypted: mount"), "{said:?}");
-        assert!(said[1].starts_with("1 file is encrypted: no password helps"), "{said:?}");
-        assert!(unread.advice() == GIVE && Unread::default().sentences().next().is_none());
+        let said = unread.sentences(&WORDS);
+        let begins = [
+            "1 file is encrypted: mount with the password (-O password-file=FILE)",
+            "1 file is encrypted with another password, or damaged: mount with that one (-O ",
+            "1 file is encrypted: no password helps",
+        ];
+        assert!(said.len() == 3, "{said:?}");
+        assert!(said.iter().zip(begins).all(|(said, begin)| said.starts_with(begin)), "{said:?}");
+        assert_eq!(unread.said_of_all(&WORDS), format!("encrypted: {}", said.join("; ")));
+        let one = Unread::of("a\tencrypted\tx.zip\t0\nb\tencrypted\tx.zip\t1\n");
+        assert!(one.are_all_encrypted() && !unread.are_all_encrypted());
+        let said = one.said_of_all(&WORDS);
+        assert_eq!(said, "encrypted: mount with the password (-O password-file=FILE)");
+        assert!(Unread::default().sentences(&WORDS).is_empty());
     }
 
     #[test]

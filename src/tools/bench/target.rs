@@ -5,8 +5,7 @@
 use super::row::Unread;
 use crate::failure::{Exit, Failure, say};
 use crate::interrupt::Interrupt;
-use crate::io::mount::{control_file, mounts};
-use crate::vfs::CONTROL_DIRECTORY;
+use crate::io::mount::mounts;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -143,8 +142,7 @@ impl Opened<'_> {
 
     /// The files that a mount could not read; of what shows no such list, none.
     pub(super) fn unread(&self) -> Unread {
-        let list = control_file::read(&self.path().join(CONTROL_DIRECTORY).join("bad"));
-        list.map(|list| Unread::of(&String::from_utf8_lossy(&list))).unwrap_or_default()
+        Unread::at(self.path())
     }
 }
 

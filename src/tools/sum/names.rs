@@ -4,7 +4,6 @@ use super::samples::Samples;
 use crate::catalog::{Catalog, Node, ROOT};
 use crate::failure::Failure;
 use crate::format::Kind;
-use crate::vfs::CONTROL_DIRECTORY;
 
 /// The names of files, by sample.
 pub(crate) enum Names {
@@ -23,13 +22,9 @@ impl Names {
             return Ok(Names::Computed(dataset.len()));
         }
         let (mut places, mut bytes) = (Vec::new(), Vec::new());
-        let hidden = [CONTROL_DIRECTORY.as_bytes(), b"/"].concat();
         let mut failure = None;
         catalog.walk(dataset, ROOT, &mut |path, node| {
             let Node::Sample(sample) = node else { return };
-            if path == CONTROL_DIRECTORY.as_bytes() || path.starts_with(&hidden) {
-                return;
-            }
             match dataset.attributes(sample) {
                 Ok(attributes) if attributes.kind == Kind::File => {
                     places.push((sample, bytes.len() as u64, path.len() as u32));

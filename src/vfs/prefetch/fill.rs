@@ -26,7 +26,8 @@ impl Prefetch {
         let (mut extents, mut announced) = (Vec::new(), Vec::new());
         for &sample in samples {
             match self.samples.locate(sample) {
-                Ok(at) if self.samples.store().part(at.part).has_cache() => {
+                // One that cannot be read fails as announced ones do: its bytes are of no use in a cache.
+                Ok(at) if !at.sample.damaged && self.samples.store().part(at.part).has_cache() => {
                     extents.push((at.part, at.sample.extent()));
                 }
                 _ => announced.push(sample),

@@ -21,8 +21,10 @@ const MAX_BATCH_SAMPLES: usize = 1 << 16;
 
 /// Why a sample is not fetched ahead.
 enum Unfetched {
-    /// There is nothing to fetch: the kernel has it, it is empty, or it is known to be bad.
+    /// There is nothing to fetch: the kernel has it, or it is empty.
     Needless,
+    /// It is damaged, or encrypted and cannot be decrypted, or it is known to be bad.
+    Bad(Located),
     /// It is decoded, or put together, as it is read.
     Decoded,
 }
@@ -341,10 +343,7 @@ impl Prefetch {
         for &sample in samples {
             match self.to_fetch(sample) {
                 Ok(found) => located.push((sample, found)),
-                Err(why) if is_announced => {
-                    add(&self.counts.done, 1);
-                    add(&self.counts.skipped, u64::from(matches!(why, Unfetched::Decoded)));
-                }
+                Err(why) if is_announced => self.unfetched(sample, &why),
                 Err(_) => {}
             }
         }
@@ -369,6 +368,21 @@ impl Prefetch {
         reads
     }
 
+    /// Counts an announced sample that is not fetched; lists one that cannot be read.
+    fn unfetched(&self, sample: u64, why: &Unfetched) {
+        match *why {
+            Unfetched::Needless => {}
+            Unfetched::Bad(located) => {
+                add(&self.counts.failed, 1);
+                if located.sample.damaged {
+                    self.samples.refuse_damaged(sample, located);
+                }
+            }
+            Unfetched::Decoded => add(&self.counts.skipped, 1),
+        }
+        add(&self.counts.done, 1);
+    }
+
     /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
     fn to_fetch(&self, sample: u64) -> Result<Located, Unfetched> {
         if self.delivered.get(sample) {
@@ -377,7 +391,7 @@ impl Prefetch {
         let located = self.samples.locate(sample).map_err(|_| Unfetched::Needless)?;
         let at = located.sample;
         if at.damaged || self.samples.bad().is_hopeless(sample, located.part) {
-            return Err(Unfetched::Needless);
+            return Err(Unfetched::Bad(located));
         }
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,

@@ -4,7 +4,7 @@ use super::Reader;
 use super::interval_decode::IntervalSource;
 use super::task::{Payload, State, Step, Task};
 use crate::catalog::Located;
-use crate::format::{Checksum, Content, Fault, Sample, shown};
+use crate::format::{Checksum, Content, Sample};
 use crate::vfs::memory::block_checksums::BlockChecksumBuilder;
 use crate::vfs::memory::cache::{CacheAnswer, CacheKey, Cached, Leader};
 use crate::vfs::samples::check::stored_range;
@@ -28,15 +28,7 @@ impl Reader {
         let at = located.sample;
         self.samples.note(&located);
         if at.damaged {
-            // In the index of a rewritten file healthy samples look damaged.
-            return match self.samples.check_unchanged(&located) {
-                Ok(()) => {
-                    let container = self.samples.container(&located);
-                    let refused = shown::refuse_damaged(container, located.index, &at);
-                    self.refuse(sample, located, refused.err().unwrap_or(Fault::Damaged))
-                }
-                Err(errno) => Step::failed(errno),
-            };
+            return Step::failed(self.samples.refuse_damaged(sample, located));
         }
         if self.samples.bad().is_hopeless(sample, located.part) {
             return Step::failed(self.samples.hopeless(located.part));

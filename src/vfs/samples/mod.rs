@@ -10,7 +10,7 @@ use super::options::Verify;
 use super::{Errno, Stats};
 use crate::catalog::{Dataset, Located};
 use crate::format::stream::Interval;
-use crate::format::{Container, Error, Fault, PartName};
+use crate::format::{Container, Error, Fault, PartName, shown};
 use crate::io::{Buffer, BufferPool};
 use crate::store::Store;
 use bad::{Bad, BadList};
@@ -216,6 +216,19 @@ impl Samples {
         if self.bad.add(sample, self.name_of(located.part), Bad { located, fault }) && is_mismatch {
             self.stats.checksum_failed();
         }
+    }
+
+    /// Lists a sample whose index entry shows that it cannot be read: it is damaged, or encrypted and cannot be decrypted. Gives
+    /// the error for who reads it.
+    pub(super) fn refuse_damaged(&self, sample: u64, located: Located) -> Errno {
+        // In the index of a rewritten file healthy samples look damaged.
+        if let Err(errno) = self.check_unchanged(&located) {
+            return errno;
+        }
+        let (container, at) = (self.container(&located), located.sample);
+        let refused = shown::refuse_damaged(container, located.index, &at);
+        self.add_bad(sample, located, refused.err().unwrap_or(Fault::Damaged));
+        Errno::EIO
     }
 
     /// Bytes of a part fail their check. Tells whether they may have come out of a cache, and should be fetched once more.

@@ -24,6 +24,23 @@ fn samples_that_are_decoded_as_they_are_read_are_neither_fetched_nor_failed() {
     }
 }
 
+#[test]
+fn a_sample_that_cannot_be_read_counts_as_failed_in_each_warm_up() {
+    let samples = [vec![vec![1; 10], vec![2; 10]]];
+    let world = World::cut(&samples, options(Verify::Always, 1 << 20), 10);
+    for times in [1, 2] {
+        world.vfs.prefetch().warm_up(&[0, 1]).unwrap();
+        while let Some(mut fetch) = world.vfs.next_fetch() {
+            world.fetch(fetch.span());
+            drop(world.vfs.land(fetch, Ok(())));
+        }
+        let figures = world.vfs.prefetch_figures();
+        assert_eq!((figures.done, figures.failed), (2 * times, times), "{figures:?}");
+    }
+    let bad = world.vfs.bad_list();
+    assert!(bad.lines().count() == 1 && bad.starts_with("000001\tdamaged\t"), "{bad}");
+}
+
 /// Containers of ten samples, each of them in a store, with a cache of this node.
 fn faraway(containers: u64) -> Vfs {
     let disk: Vec<_> = (0..containers).map(|part| pack(&vec![noise(part, 5000); 10])).collect();

@@ -1,4 +1,4 @@
-//! Archives with several passwords, and with links that are encrypted.
+//! Archives with several passwords, nested ones with another one, and links that are encrypted.
 
 use super::winzip::{aes, aes_with};
 use super::{PASSWORD, file_in, with_password, write};
@@ -78,6 +78,36 @@ fn each_password_of_an_archive_mounts_it_and_opens_its_members() {
 }
 
 #[test]
+fn a_warm_up_of_what_cannot_be_decrypted_fails_with_the_exit_code_of_passwords() {
+    let directory = temp_dir();
+    let members = [
+        stored("clear", "for all"),
+        aes(stored("one", noise(3, 5000))),
+        aes_with("another", stored("two", noise(4, 5000))),
+    ];
+    let archive = file_in(&directory, "x.zip", write::zip(&members));
+    let option = super::password_file(&directory, PASSWORD);
+    let other = "1 sample is encrypted with another password, or damaged: mount with that one \
+                 (--password-file FILE)";
+    for_each_transport(|transport| {
+        for (options, count, said) in [
+            (&[][..], 2, "2 samples are encrypted: mount with the password (--password-file FILE)"),
+            (&[option.as_str()][..], 1, other),
+        ] {
+            let mount = Mount::new(transport, &archive, options);
+            // The second one knows them already.
+            for _ in 0..2 {
+                let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point()));
+                assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+                let warm = outcome.stderr.starts_with(&format!("{} sample", 3 - count));
+                assert!(warm && outcome.stderr.ends_with(&format!("\n{said}\n")), "{outcome:?}");
+            }
+            assert_eq!(mount.bad().len(), count);
+        }
+    });
+}
+
+#[test]
 fn a_link_that_is_encrypted_counts_as_encrypted_and_the_other_files_are_extracted() {
     if !have(Need::Program("zip")) {
         return;
@@ -105,4 +135,30 @@ fn a_link_that_is_encrypted_counts_as_encrypted_and_the_other_files_are_extracte
     let args = ["extract".as_ref(), archive.as_os_str(), with.as_os_str()];
     with_password(&directory, &args, "secret").ok();
     assert_eq!(fs::read_link(with.join("link")).unwrap(), Path::new("clear"));
+}
+
+#[test]
+fn a_wrong_password_of_a_nested_container_is_refused_by_its_name_unless_damage_is_allowed() {
+    let directory = temp_dir();
+    let inner = write::zip(&[aes(stored("secret", noise(1, 9000))), stored("clear", "clear")]);
+    for (name, member) in [
+        ("stored.zip", stored("in.zip", &inner)),
+        ("deflated.zip", write::deflated("in.zip", &inner)),
+    ] {
+        let outer = file_in(&directory, name, write::zip(&[stored("plain", "plain"), member]));
+        let verify = ["verify".as_ref(), "--nested=1".as_ref(), outer.as_os_str()];
+        let refused = with_password(&directory, &verify, "wrong horse");
+        assert_eq!(refused.code, 9, "{}", refused.stderr);
+        for says in ["--allow-damaged", &format!("{name}/in.zip: wrong password")] {
+            assert!(refused.stderr.contains(says), "{}", refused.stderr);
+        }
+        with_password(&directory, &verify, PASSWORD).ok();
+        let option = super::password_file(&directory, "wrong horse");
+        for_each_transport(|transport| {
+            let options = ["nested=1", "allow_damaged", &option];
+            let mount = Mount::new(transport, &outer, &options);
+            assert_eq!(mount.read("in.zip/clear").unwrap(), b"clear");
+            assert_errno(mount.read("in.zip/secret"), libc::EIO);
+        });
+    }
 }

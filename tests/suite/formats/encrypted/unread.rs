@@ -1,7 +1,7 @@
 //! Encrypted members that are not decrypted: without a password, and in ways that no password helps with.
 
-use super::winzip::aes;
-use super::{PASSWORD, file_in, with_password, write};
+use super::winzip::{aes, aes_with};
+use super::{PASSWORD, file_in, password_file, with_password, write};
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, assert_errno, flip_byte, for_each_transport, have, noise,
     run, temp_dir,
@@ -115,6 +115,37 @@ fn bench_says_that_files_are_encrypted_with_the_exit_code_of_passwords() {
             assert_eq!(is_said, advice.contains(&all), "{}", outcome.stderr);
         }
     }
+}
+
+#[test]
+fn bench_tells_what_another_password_opens_from_what_none_does() {
+    if !have(Need::Fuse) {
+        return;
+    }
+    let directory = temp_dir();
+    let (secret, strong) = (aes(stored("secret", noise(1, 900))), strong_member());
+    let other = aes_with("another", stored("other", noise(2, 900)));
+    let bench = |members: &[Member], options: &str| {
+        let archive = file_in(&directory, "x.zip", write::zip(members));
+        let args = ["--rounds=1", "--epochs=1", "--mode=sequential", "-O", options];
+        let outcome = on("bench", &archive, &args.map(OsStr::new));
+        assert_eq!(outcome.code, 9, "{}", outcome.stderr);
+        outcome.stderr
+    };
+    let option = format!("ro,{}", password_file(&directory, PASSWORD));
+    let said = bench(&[secret.clone(), other, strong.clone()], &option);
+    for sentence in [
+        "x.zip: 1 file is encrypted with another password, or damaged: mount with that one \
+         (-O password-file=FILE)\n",
+        "x.zip: 1 file is encrypted: no password helps: ",
+    ] {
+        assert!(said.contains(sentence), "{said}");
+    }
+    assert!(!said.contains("mount with the password"), "{said}");
+    let said = bench(&[secret, strong], "ro");
+    let both = "x.zip: 2 files read, and all are encrypted: 1 file is encrypted: mount with the \
+                password (-O password-file=FILE); 1 file is encrypted: no password helps: ";
+    assert!(said.contains(both), "{said}");
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! What speaks against a mount before it is tried: as fusermount3, which mounts for users, would find it out.
+
+use super::check::{Check, State, text};
+use super::host::{self, Rights};
+use crate::io::process::procfs;
+use nix::unistd::{AccessFlags, access, getuid};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io};
+
+const STICKY: u32 = 0o1000;
+
+/// Why this process could not mount on a directory, or not share the mount with other users (`shares`). `None`: nothing that
+/// can be known before speaks against it.
+pub(super) fn refusal(directory: &Path, shares: bool) -> Option<Check> {
+    let rights = Rights::read(&procfs::status());
+    if rights.is_admin {
+        return None;
+    }
+    let is_refused = |check: &Check| check.state != State::Ok;
+    let mounting = Some(host::mounting(&rights, host::helper().as_ref())).filter(is_refused);
+    if mounting.is_some() || getuid().is_root() {
+        return mounting;
+    }
+    let sharing = || host::sharing(&rights, text("/etc/fuse.conf").as_deref());
+    shares.then(sharing).filter(is_refused).or_else(|| unfit(directory))
+}
+
+/// Users mount on directories that they may write to; on sticky ones only if these are theirs.
+fn unfit(directory: &Path) -> Option<Check> {
+    let (name, advice) = (directory.display().to_string(), "mount on a directory of yours");
+    if let Err(error) = access(directory, AccessFlags::W_OK) {
+        let error = io::Error::from(error);
+        return Some(Check::problem(name, format!("you may not write to it: {error}"), advice));
+    }
+    let found = fs::metadata(directory).ok()?;
+    let is_of_others = found.mode() & STICKY != 0 && found.uid() != getuid().as_raw();
+    is_of_others.then(|| Check::problem(name, "it is sticky, and belongs to another user", advice))
+}
