@@ -305,7 +305,8 @@ impl TreeBuilder {
         if policy == Duplicates::Error {
             let sample = |one: &Pending| one.is_file().then_some(u64::from(one.target));
             let samples = [sample(&twice[0]), sample(&twice[1])];
-            let path = String::from_utf8_lossy(&self.path(&twice[0])).into_owned();
+            let path = self.path(&self.entries, &twice[0]);
+            let path = String::from_utf8_lossy(&path).into_owned();
             return Err(NameError::Duplicate { path, samples });
         }
         let sorted = std::mem::take(&mut self.entries);
@@ -322,7 +323,7 @@ impl TreeBuilder {
                 continue;
             }
             let run = &match policy {
-                Duplicates::Auto => self.without_replaced(run),
+                Duplicates::Auto => self.without_replaced(&sorted, run),
                 _ => run.to_vec(),
             };
             // A directory keeps the name; there is at most one.
@@ -336,12 +337,12 @@ impl TreeBuilder {
             self.entries.push(run[keeps]);
             let mut number = 0;
             for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
-                let name = self.name(entry.place).to_vec();
                 let hides = matches!(policy, Duplicates::First | Duplicates::Last);
                 if hides && Some(place) != shown {
-                    self.renamed.hide(&name);
+                    self.hide(&sorted, entry);
                     continue;
                 }
+                let name = self.name(entry.place).to_vec();
                 self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
             }
         }
@@ -350,7 +351,7 @@ impl TreeBuilder {
     }
 
     /// Entries of one name without those whose place a later member of their container takes.
-    fn without_replaced(&mut self, run: &[Pending]) -> Vec<Pending> {
+    fn without_replaced(&mut self, sorted: &[Pending], run: &[Pending]) -> Vec<Pending> {
         let mut replaced = HashSet::new();
         let mut left: Vec<Pending> = Vec::new();
         for entry in run.iter().rev() {
@@ -358,8 +359,7 @@ impl TreeBuilder {
             let place = self.replacing.partition_point(|samples| samples.end <= sample);
             let is_in = self.replacing.get(place).is_some_and(|samples| samples.contains(&sample));
             if entry.is_file() && is_in && !replaced.insert(place) {
-                let name = self.name(entry.place).to_vec();
-                self.renamed.hide(&name);
+                self.hide(sorted, entry);
             } else {
                 left.push(*entry);
             }
@@ -368,15 +368,24 @@ impl TreeBuilder {
         left
     }
 
-    /// The whole path of an entry.
-    fn path(&self, entry: &Pending) -> Vec<u8> {
+    /// Counts an entry that another one of the same name hides.
+    fn hide(&mut self, sorted: &[Pending], entry: &Pending) {
+        let path = self.renamed.has_room().then(|| self.path(sorted, entry));
+        self.renamed.hide(&path.unwrap_or_default());
+    }
+
+    /// The whole path of one of `sorted`, all entries.
+    fn path(&self, sorted: &[Pending], entry: &Pending) -> Vec<u8> {
         let mut path = self.name(entry.place).to_vec();
         let mut directory = entry.parent;
-        while directory != ROOT as u32 {
+        while let Some(number) = (directory as usize).checked_sub(1)
+            && let Some(&parent) = self.parents.get(number)
+        {
+            let first = sorted.partition_point(|one| one.parent < parent);
             let is_it = |one: &&Pending| !one.is_file() && one.target == directory;
-            let Some(above) = self.entries.iter().find(is_it) else { break };
+            let Some(above) = sorted[first..].iter().find(is_it) else { break };
             path = [self.name(above.place), b"/", &path].concat();
-            directory = above.parent;
+            directory = parent;
         }
         path
     }

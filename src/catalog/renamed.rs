@@ -45,16 +45,21 @@ impl Renamed {
     /// So many examples tell what is going on.
     const EXAMPLES: usize = 16;
 
+    /// Whether one more example is wanted.
+    pub(super) fn has_room(&self) -> bool {
+        self.examples.len() < Self::EXAMPLES
+    }
+
     pub(super) fn example(&mut self, text: impl FnOnce() -> String) {
-        if self.examples.len() < Self::EXAMPLES {
+        if self.has_room() {
             self.examples.push(text());
         }
     }
 
-    /// Counts a member that another one of the same name hides.
-    pub(super) fn hide(&mut self, name: &[u8]) {
+    /// Counts a member that another one of the same name hides; its path is for an example.
+    pub(super) fn hide(&mut self, path: &[u8]) {
         self.hidden += 1;
-        self.example(|| format!("another {} is not shown", quoted(name)));
+        self.example(|| format!("another {} is not shown", quoted(path)));
     }
 
     /// How many were changed, in words; `None` if every name is shown as it is stored.

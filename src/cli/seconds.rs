@@ -1,10 +1,11 @@
-//! Seconds on the command line. Imports nothing of ours.
+//! Seconds on the command line.
 
+use crate::format::quoted;
 use std::time::Duration;
 
 /// From a tenth of a second to a day.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a number of seconds from 0.1 to 86400");
+    let wrong = || format!("{} is not a number of seconds from 0.1 to 86400", quoted(text));
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if (0.1..=86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))

@@ -6,6 +6,7 @@ mod state;
 use crate::daemon::live::Live;
 use crate::daemon::top::sample::Samplers;
 use crate::failure::{Exit, Failure};
+use crate::format::quoted;
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
@@ -136,7 +137,7 @@ fn is_hung_up() -> bool {
 fn interval(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("{text:?} is not a number of seconds from 0.1 to 60")),
+        _ => Err(format!("{} is not a number of seconds from 0.1 to 60", quoted(text))),
     }
 }
 

@@ -6,7 +6,7 @@ use super::open::refuse_url;
 use crate::daemon::patience;
 use crate::daemon::trace::{Chrome, Follow, Sink, record};
 use crate::failure::{Exit, Failure, say};
-use crate::format::counted;
+use crate::format::{counted, quoted};
 use crate::interrupt::Interrupt;
 use crate::store::remote::RequestKind;
 use crate::vfs::{AHEAD, Operation, TraceEvent};
@@ -102,7 +102,7 @@ fn operations() -> PossibleValuesParser {
 
 /// `10ms`, `250us`, `1.5s`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time such as 10ms, 250us or 1.5s");
+    let wrong = || format!("{} is not a time such as 10ms, 250us or 1.5s", quoted(text));
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let scale = match &text[number.len()..] {
         "us" | "µs" => 1e-6,

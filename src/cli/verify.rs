@@ -72,16 +72,18 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         None => args.found_names(&opened, &outcome)?,
         asked => asked,
     };
-    if let Some(catalog) = &catalog
-        && !outcome.bad.is_empty()
-    {
-        outcome.name_bad_samples(&opened, catalog)?;
+    if let Some(catalog) = &catalog {
+        if !outcome.bad.is_empty() {
+            outcome.name_bad_samples(&opened, catalog)?;
+        }
+        // Of samples that are numbered no names were read.
+        let is_told = !is_selected && args.tells_of_all(&outcome);
+        outcome.renamed =
+            (is_told && matches!(catalog, Catalog::Tree(_))).then(|| catalog.renamed());
     }
     unless_unread(print(args, &opened, &outcome))?;
-    if let Some(catalog) = catalog.filter(|_| args.tells_of_all(&outcome)) {
-        let checked =
-            if is_selected { "; they were not checked" } else { "; verify counts them, too" };
-        say_not_shown(&catalog.renamed(), checked);
+    if let Some(renamed) = outcome.renamed.as_ref().filter(|_| !args.json) {
+        say_not_shown(renamed, "; verify counts them, too");
     }
     Ok(outcome.exit())
 }
@@ -116,9 +118,9 @@ impl VerifyArgs {
         Ok(opened.named(&unseen, false).ok())
     }
 
-    /// Whether people are told what is not shown of the containers.
+    /// Whether all was checked, so that it is told what is not shown of the containers.
     fn tells_of_all(&self, outcome: &Verified) -> bool {
-        outcome.complete && self.sample.is_none() && !self.json
+        outcome.complete && self.sample.is_none()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What clap refuses, in one line of ours: which option, which value, and what would do.
 
 use super::remote::refusal;
+use crate::format::quoted;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 use std::num::{IntErrorKind, ParseIntError};
@@ -23,7 +24,7 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
         }
         ErrorKind::ValueValidation => {
             let why = why(error);
-            match named == value && why.contains(&format!("{value:?}")) {
+            match named == value && why.contains(&quoted(value.as_str())) {
                 true => why,
                 false => format!("{named}: {why}"),
             }
@@ -249,6 +250,8 @@ mod tests {
         assert_eq!(said(&["completions", "tcsh"]), "tcsh: not one of bash, zsh, fish");
         let set = said(&["set", "m", "verify:"]);
         assert_eq!(set, "\"verify:\" is not NAME=VALUE");
+        let control = said(&["set", "m", "a\u{9b}b"]);
+        assert_eq!(control, r#""a\x9bb" is not NAME=VALUE"#);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The command line declares the same options for `ffrfs mount` and parses their values with the functions here.
 
 use super::{logging, memory};
+use crate::format::quoted;
 use crate::io::process::cgroup;
 use crate::vfs::{Errno, Settings, Tuning, Verify, report};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ const SETTINGS: [(&str, Parse); 4] = [
 ];
 
 fn not_one_of(value: &str, all: &[&str]) -> String {
-    format!("{value:?} is not one of {}", all.join(", "))
+    format!("{} is not one of {}", quoted(value), all.join(", "))
 }
 
 /// The value of `verify` that means this.
@@ -303,7 +304,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let split = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
     match split {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not NAME=VALUE")),
+        _ => Err(format!("{} is not NAME=VALUE", quoted(text))),
     }
 }
 

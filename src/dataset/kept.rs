@@ -59,7 +59,7 @@ impl IndexOptions {
         let found = |container| Found { container, tree: None, unkept: None, spooled: None };
         if !format.is_scanned() {
             let opened = format.open(Arc::clone(&source), options);
-            let opened = opened.map_err(|error| format::or_zip(error, format, source.as_ref()));
+            let opened = opened.map_err(|error| format::explained(error, format, source.as_ref()));
             return Ok(found(opened?));
         }
         let unreadable = |e| Failure::unreadable(part.name(), e);
@@ -117,7 +117,7 @@ impl IndexOptions {
                 });
                 return unpacked.map(Found::unpacked);
             }
-            Err(error) => return Err(format::or_zip(error, format, source.as_ref()).into()),
+            Err(error) => return Err(format::explained(error, format, source.as_ref()).into()),
             Ok(container) => container,
         };
         let unkept = self.may_write().then(|| Unkept { paths, key, format: format.name() });

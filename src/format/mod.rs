@@ -94,7 +94,7 @@ pub use ffrecord::pickle::{Directory, Entry};
 pub use member::{Attributes, Kind, Member, Node};
 pub use options::{OpenOptions, Secret, View};
 pub use part_name::PartName;
-pub use recognize::{has_known_extension, open, or_zip, recognize};
+pub use recognize::{explained, has_known_extension, open, recognize};
 pub use sample::{Content, Piece, Sample};
 pub use source::{MemorySource, SliceSource, Source, Table};
 pub(crate) use visible::{one_line, quoted, visible, visible_json};

@@ -16,12 +16,16 @@ use std::sync::Arc;
 pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
     let format = recognize(source.as_ref(), options)?;
     let opened = format.open(Arc::clone(&source), options);
-    opened.map_err(|error| or_zip(error, format, source.as_ref()))
+    opened.map_err(|error| explained(error, format, source.as_ref()))
 }
 
-/// An error of a container that has a zip archive at its end says that this can be mounted.
+/// An error of a container, with what the file as a whole tells: it is empty, or has a zip archive at its end, which can
+/// be mounted.
 #[must_use]
-pub fn or_zip(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
+pub fn explained(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
+    if source.is_empty() && !matches!(error, Error::Unreadable { .. }) {
+        return foreign::refuse_text(source).unwrap_or(error);
+    }
     let is_zip = format.name() == zip::Zip.name();
     match error {
         Error::Malformed { part, format, offset_bytes, expected, found, hint }

@@ -89,7 +89,7 @@ pub(crate) fn directory_beside(output: &Path) -> io::Result<TempDir> {
 }
 
 /// Says why nothing can be made in the directory of an output, and what to do.
-fn not_made(output: &Path, error: io::Error) -> io::Error {
+pub(crate) fn not_made(output: &Path, error: io::Error) -> io::Error {
     let (error, directory) = (without_temporary_name(error), parent_of(output).display());
     let why = match error.kind() {
         io::ErrorKind::NotFound => {

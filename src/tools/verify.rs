@@ -3,7 +3,7 @@
 
 mod listed;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Renamed};
 use crate::dataset::Opened;
 use crate::dataset::checksums::CheckedBy;
 use crate::failure::{Exit, Failure};
@@ -35,10 +35,15 @@ pub(crate) struct Verified {
     pub(crate) not_verifiable: u64,
     #[serde(flatten)]
     pub(crate) encrypted: Encrypted,
+    /// Bad samples that the given password does not open: theirs is another one, or they are damaged.
+    pub(crate) other_password: u64,
     pub(crate) complete: bool,
     pub(crate) bad: Vec<BadSample>,
     /// Of files as a whole; compared when all samples are checked.
     pub(crate) listed_hashes: ListedHashes,
+    /// Names that are not shown as they are stored, if all samples were checked and their names were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) renamed: Option<Renamed>,
 }
 
 /// A sample whose bytes are wrong or cannot be read.
@@ -69,6 +74,9 @@ enum Reason {
     },
     Damaged,
     Encrypted,
+    /// As `.ffrfs/bad` says it.
+    #[serde(rename = "encrypted with another password, or damaged")]
+    OtherPassword,
     Structure {
         error: String,
     },
@@ -91,7 +99,8 @@ impl From<&Fault> for Reason {
                 found: format!("{found:#010x}"),
             },
             Fault::Damaged => Reason::Damaged,
-            Fault::Locked | Fault::OtherPassword | Fault::Encryption(_) => Reason::Encrypted,
+            Fault::Locked | Fault::Encryption(_) => Reason::Encrypted,
+            Fault::OtherPassword => Reason::OtherPassword,
             Fault::Structure(error) => Reason::Structure { error: error.clone() },
             Fault::Unreadable(error) | Fault::Lacking(error) => {
                 Reason::Unreadable { error: error.clone() }
@@ -254,6 +263,7 @@ impl Run<'_> {
             if state.outcome.encrypted.count(&fault) {
                 continue;
             }
+            state.outcome.other_password += u64::from(fault == Fault::OtherPassword);
             state.outcome.bad.push(BadSample {
                 sample: *sample,
                 path: String::new(),

@@ -472,4 +472,6 @@ fn what_cannot_be_traced_is_said() {
     let mount = Mount::with_samples(Transport::DevFuse, &[noise(1, 100)], &[]);
     let outcome = at(mount.point(), &["--seconds", "0.1", "--chrome", "/proc/nowhere/trace.json"]);
     assert_eq!(outcome.code, 6, "{}", outcome.stderr);
+    let says = "there is no directory /proc/nowhere: make it, or name another output\n";
+    assert!(outcome.stderr.ends_with(says), "{}", outcome.stderr);
 }

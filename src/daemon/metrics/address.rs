@@ -1,11 +1,13 @@
 //! `unix:PATH` or `HOST:PORT`.
 
+use crate::format::quoted;
 use crate::io::check_makeable;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,6 +15,9 @@ use std::{fmt, fs};
 
 /// Device and inode of a socket's file. As long as a process holds the socket, no other file gets this inode.
 pub(crate) type FileId = (u64, u64);
+
+/// The longest path that the system takes for a socket, in bytes.
+const LONGEST_PATH: usize = 107;
 
 /// Where metrics are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,11 +45,12 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err("unix: needs the path of a socket".to_owned()),
-                path => Ok(Self::Unix(PathBuf::from(path))),
+                path => check_length(Path::new(path)).map(|()| Self::Unix(PathBuf::from(path))),
             };
         }
         let wrong = || {
-            format!("{text:?} is not unix:PATH or HOST:PORT, such as localhost:9100 or [::1]:9100")
+            let text = quoted(text);
+            format!("{text} is not unix:PATH or HOST:PORT, such as localhost:9100 or [::1]:9100")
         };
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let is_bracketed = host.starts_with('[') && host.ends_with(']');
@@ -53,6 +59,19 @@ impl FromStr for Address {
             Ok(_) if is_host => Ok(Self::Tcp(text.to_owned())),
             _ => Err(wrong()),
         }
+    }
+}
+
+/// Refuses a path that is too long for a socket once it is absolute.
+fn check_length(path: &Path) -> Result<(), String> {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let with_directory = if path.is_absolute() { "" } else { " with the working directory" };
+    match whole.as_os_str().as_bytes().len() {
+        ..=LONGEST_PATH => Ok(()),
+        bytes => Err(format!(
+            "the path of a socket may have at most {LONGEST_PATH} bytes, and this one has \
+             {bytes}{with_directory}: name a shorter one"
+        )),
     }
 }
 
@@ -143,8 +162,6 @@ fn check_dead(path: &Path) -> io::Result<()> {
 
 /// Looks whether [`bind_unix`] would do.
 fn check_unix(path: &Path) -> io::Result<()> {
-    // It may be too long.
-    SocketAddr::from_pathname(path)?;
     match fs::symlink_metadata(path) {
         Ok(_) => check_dead(path)?,
         Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -263,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_address_is_refused_with_what_it_may_be() {
+        let said = |text: &str| text.parse::<Address>().unwrap_err();
+        assert!(said("a\u{9b}").starts_with("\"a\\x9b\" is not unix:PATH or HOST:PORT"));
+        let path = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1));
+        assert!(path(107).parse::<Address>().is_ok());
+        let wanted = "the path of a socket may have at most 107 bytes, and this one has 108: name a \
+                      shorter one";
+        assert_eq!(said(&path(108)), wanted);
+        let relative = said(&format!("unix:{}", "x".repeat(107)));
+        let wanted = " with the working directory: name a shorter one";
+        assert!(relative.ends_with(wanted), "{relative}");
+    }
+
+    #[test]
     fn a_socket_that_another_process_has_bound_is_not_taken_for_the_one_in_its_place() {
         let directory = tempfile::tempdir().unwrap();
         let address = Address::Unix(directory.path().join("socket"));
@@ -311,7 +342,6 @@ mod tests {
         assert!(said(&address).contains("not a socket"));
         let missing = Address::Unix(directory.path().join("none/socket"));
         assert_eq!(missing.check().unwrap_err().kind(), ErrorKind::NotFound);
-        assert!(Address::Unix("x".repeat(200).into()).check().is_err(), "too long");
         let held = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = Address::Tcp(held.local_addr().unwrap().to_string());
         assert_eq!(taken.check().unwrap_err().kind(), ErrorKind::AddrInUse);

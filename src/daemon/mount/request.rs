@@ -47,7 +47,7 @@ pub(crate) struct MountRequest {
 /// What the sources of a mount are called. They are looked at once, at the start: later they may hang.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// The dataset, as the mount table shows it.
+    /// The dataset.
     name: String,
     /// What messages may call the sources.
     names: Vec<String>,
@@ -120,9 +120,9 @@ pub(crate) struct Caller {
 }
 
 impl MountRequest {
-    /// The dataset, as the mount table shows it.
+    /// The dataset, as the mount table shows it: in one line.
     pub(super) fn name(&self) -> String {
-        self.known().name.clone()
+        self.known().name.replace(['\n', '\0'], "?")
     }
 
     fn known(&self) -> &Known {
@@ -293,5 +293,5 @@ fn name_of(sources: &[PartName]) -> String {
         Some(PartName::Url(url)) => url.split('?').next().unwrap_or_default().into(),
         None => PathBuf::new(),
     };
-    place::name_of_all(first.to_string_lossy().replace(['\n', '\0'], "?"), sources.len())
+    place::name_of_all(first.to_string_lossy().into_owned(), sources.len())
 }

@@ -3,7 +3,7 @@
 
 use super::sink::{Sink, outcome};
 use crate::failure::Failure;
-use crate::tools::output::check_free;
+use crate::tools::output::{check_free, not_made, parent_of};
 use crate::vfs::{AHEAD, TraceEvent, TracePhase, sample_of_inode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -56,11 +56,10 @@ impl Kind {
 impl Chrome {
     pub(crate) fn create(path: &Path, daemon: u32) -> Result<Self, Failure> {
         check_free(path, true)?;
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".ffrfs-trace-")
-            .tempfile_in(directory.unwrap_or(Path::new(".")))
-            .map_err(|e| Failure::output(path.display(), e))?;
+            .tempfile_in(parent_of(path))
+            .map_err(|e| Failure::output(path.display(), not_made(path, e)))?;
         let (path, tracks) = (path.to_owned(), HashMap::new());
         let mut this = Self { file: BufWriter::new(file), path, daemon, tracks, is_empty: true };
         this.write(|file| file.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":["))?;

@@ -8,6 +8,7 @@ pub(super) const RECOMPRESS: &str = "decompress it, or compress it with xz or zs
 pub(super) const DOWNLOAD: &str = "the download has failed: look at its text";
 pub(super) const MOUNT: &str = "mount it with mount(8), or unpack it";
 pub(super) const ATTACH: &str = "attach it with qemu-nbd and mount that, or unpack it";
+pub(super) const PARTITIONS: &str = "attach it with losetup -P, and mount a partition of it";
 pub(super) const AGE: &str = "decrypt it with age -d";
 pub(super) const GPG: &str = "decrypt it with gpg -d";
 pub(super) const KEEP: &str =
@@ -60,6 +61,9 @@ pub(super) const ROWS: &[Row] = &[
     (0, b"vhdxfile", "a VHDX image", ATTACH),
     (32_769, b"CD001", "an ISO 9660 image", MOUNT),
     (32_769, b"BEA01", "a UDF image", MOUNT),
+    // Behind those of images that discs and disks have in common; with sectors of 512 and of 4,096 bytes.
+    (512, b"EFI PART", "a disk image with partitions (GPT)", PARTITIONS),
+    (4096, b"EFI PART", "a disk image with partitions (GPT)", PARTITIONS),
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
     (0, b"ORC", "ORC", EXPORT),
     (0, b"FEA1", "Feather of version 1", EXPORT),

@@ -62,8 +62,8 @@ fn recognize(source: &dyn Source) -> Option<Named> {
     row.or_else(|| of_a_sample(head))
 }
 
-/// The error for a file whose bytes no format knows and whose name is no format's either, if it is empty or looks like
-/// text: then its name was mistaken for that of a container, or it is a list or a sample.
+/// The error for an empty file; and for one whose bytes no format knows and whose name is no format's either, if it looks
+/// like text: then its name was mistaken for that of a container, or it is a list or a sample.
 pub(super) fn refuse_text(source: &dyn Source) -> Option<Error> {
     let mut head = [0; 512];
     let head = read(source, 0, &mut head);

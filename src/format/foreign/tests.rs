@@ -82,6 +82,15 @@ fn a_damaged_file_of_a_known_format_that_ends_in_a_zip_is_refused_with_the_way_t
     }
 }
 
+#[test]
+fn an_image_for_disks_and_discs_is_that_of_a_disc() {
+    let mut bytes = vec![0; 80_000];
+    bytes[512..520].copy_from_slice(b"EFI PART");
+    assert!(message(bytes.clone()).contains("is a disk image with partitions (GPT), which"));
+    bytes[32_769..32_774].copy_from_slice(b"CD001");
+    assert!(message(bytes).contains("is an ISO 9660 image, which"));
+}
+
 /// The first sector of a file system that has this name at this place.
 fn boot_sector(at: usize, name: &[u8]) -> Vec<u8> {
     let mut sector = b"\xeb\x3c\x90mkfs.fat".to_vec();
@@ -160,6 +169,14 @@ fn text_and_empty_files_are_named_if_their_names_are_no_containers() {
         assert!(said.contains(&format!("is {kind}, which")), "{said}");
     }
     assert!(message(Vec::new()).contains("is an empty file, which"));
+    // Whatever its name, or the format that is asked for.
+    let zip = Some("zip");
+    for (name, format) in [("a.zip", None), ("a.tar.gz", None), ("a.gz", None), ("a", zip)] {
+        let source = Arc::new(MemorySource::new(name, Vec::new()));
+        let options = OpenOptions { format, ..OpenOptions::default() };
+        let said = super::super::open(source, &options).err().expect("no container").to_string();
+        assert!(said.starts_with(&format!("{name} is an empty file, which")), "{said}");
+    }
     // Of a container's name its own reader says best what is wrong.
     let source = Arc::new(MemorySource::new("/data/a.zip", b"no container".to_vec()));
     let refused = super::super::open(source, &OpenOptions::default());

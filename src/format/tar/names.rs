@@ -1,7 +1,7 @@
 //! Names in other character sets than UTF-8.
 
 use crate::format::charset::Charset;
-use crate::format::{Error, OpenOptions, PartName, Result};
+use crate::format::{Error, OpenOptions, PartName, Result, quoted};
 
 /// The character set of names that do not say theirs. Without one they stay as they are, as on any Unix.
 pub(super) fn charset(options: &OpenOptions, part: &PartName) -> Result<Charset> {
@@ -11,7 +11,7 @@ pub(super) fn charset(options: &OpenOptions, part: &PartName) -> Result<Charset>
         format: super::NAME,
         offset_bytes: 0,
         expected: "a character set for names, such as cp437, shift_jis, gbk or koi8-r".to_owned(),
-        found: format!("{label:?}"),
+        found: quoted(label),
         hint: "",
     })
 }

@@ -10,8 +10,7 @@ use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row};
 use super::walk::{Walked, walk};
 use super::{ZipFile, reader, room};
 use crate::format::charset::Charset;
-use crate::format::counted;
-use crate::format::{Container, Content, OpenOptions, Result, Source, Table};
+use crate::format::{Container, Content, OpenOptions, Result, Source, Table, counted, quoted};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -86,7 +85,7 @@ pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Zip
 fn charset(source: &dyn Source, name: &str) -> Result<Charset> {
     Charset::named(name).ok_or_else(|| {
         let expected = "a character set for names, such as cp437, shift_jis, gbk or koi8-r";
-        reader(source).malformed(0, expected, format!("{name:?}"), "")
+        reader(source).malformed(0, expected, quoted(name), "")
     })
 }
 

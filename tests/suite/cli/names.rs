@@ -71,13 +71,45 @@ fn commands_that_take_the_last_of_several_members_say_how_many_they_do_not_take(
         ("convert", &[out.to_str().unwrap()][..], "\n"),
         ("sum", &[], "\n"),
         ("verify", &[], "; verify counts them, too\n"),
-        ("verify", &["--include", "*"], "; they were not checked\n"),
     ] {
         let said = on(command, &source, args).ok().stderr;
         assert!(said.ends_with(&format!("{says}{more}")), "{command} {args:?}: {said}");
     }
-    let said = on("sum", &source, &["--dup", "number"]).ok().stderr;
-    assert!(!said.contains("hidden"), "{said}");
+    for (command, args) in [("sum", ["--dup", "number"]), ("verify", ["--include", "*"])] {
+        let said = on(command, &source, &args).ok().stderr;
+        assert!(!said.contains("hidden"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn the_json_of_verify_counts_what_is_not_shown_unless_only_a_part_is_checked() {
+    let directory = temp_dir();
+    let source = tar(&directory.path().join("odd.tar"), ODD);
+    let renamed = |command: &str, args: &[&str]| {
+        let json = on(command, &source, &[&["--json"][..], args].concat()).ok().text();
+        serde_json::from_str::<Value>(&json).expect("JSON")["renamed"].clone()
+    };
+    assert_eq!(renamed("verify", &[])["hidden"], 2);
+    assert_eq!(renamed("verify", &[]), renamed("info", &[]));
+    assert_eq!(renamed("verify", &["--dup", "number"])["numbered"], 2);
+    for part in [["--include", "*"], ["--sample", "0-1"]] {
+        assert_eq!(renamed("verify", &part), Value::Null, "{part:?}");
+    }
+}
+
+#[test]
+fn members_that_are_hidden_are_named_with_their_directories() {
+    let directory = temp_dir();
+    let names = ["d/e/y.txt", "d/a", "e/y.txt", "d/e/y.txt", "a"];
+    let source = tar(&directory.path().join("dup.tar"), &names);
+    let hidden = r#"another "d/e/y.txt" is not shown"#;
+    let info = on("info", &source, &[]).ok().text();
+    assert!(info.contains(hidden), "{info}");
+    let first = on("verify", &source, &["--json", "--dup", "first"]).ok().text();
+    let first: Value = serde_json::from_str(&first).expect("JSON");
+    assert_eq!(first["renamed"]["examples"], json!([hidden]));
+    let twice = on("ls", &source, &["--dup", "error"]);
+    refused(&twice, 3, &[r#"two members are named "d/e/y.txt""#]);
 }
 
 #[test]
@@ -168,6 +200,10 @@ fn messages_of_paths_with_line_breaks_and_control_characters_stay_one_line() {
     let said = &mount.stderr;
     assert!(said.contains(shown) && is_tame(said), "{said:?}");
     assert!(said.lines().all(|line| line.starts_with("ffrfs: ")), "{said:?}");
+    let damaged = directory.path().join("p\nq.zip");
+    fs::write(&damaged, "no container").unwrap();
+    let mount = ffrfs(&[Path::new("mount"), &damaged, &odd]);
+    refused(&mount, 3, &[r"p\x0aq.zip on ", "not a usable zip"]);
 }
 
 #[test]

@@ -36,6 +36,12 @@ fn members_with_another_password_are_named_and_called_encrypted_with_the_exit_co
         assert!(!text.contains("give --password-file"), "{text}");
     }
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+    let json = on("verify", &["--json".as_ref()]).text();
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["encrypted"], &json["other_password"]), (&0.into(), &2.into()));
+    let reason = "encrypted with another password, or damaged";
+    let bad = json["bad"].as_array().unwrap();
+    assert!(bad.len() == 2 && bad.iter().all(|bad| bad["reason"] == reason), "{bad:?}");
     let option = super::password_file(&directory, PASSWORD);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &archive, &[&option]);
