@@ -101,10 +101,11 @@ fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: 
         0 => Exit::Ok,
         failed => {
             let unread = Unread::at(root);
-            if unread.are_all_encrypted() {
-                let (samples, said) =
-                    (one_or_many(failed, WORDS.one, WORDS.many), unread.said_of_all(&WORDS));
-                say(format_args!("{samples} {said}"));
+            // What a network did not give is not listed.
+            if unread.are_all_encrypted() && failed <= unread.encrypted {
+                for sentence in unread.sentences(&WORDS) {
+                    say(format_args!("{sentence}"));
+                }
                 return Exit::Password;
             }
             let bad = root.join(CONTROL_DIRECTORY).join("bad");

@@ -8,7 +8,7 @@ use crate::io::mount::mount_id::MountId;
 use crate::io::mount::mounts;
 use crate::io::process::workers::UPGRADE;
 use crate::io::{Helper, announce};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +58,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Patient {
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self(Helper::start(serve))
     }
@@ -205,14 +206,7 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
     let mut ours = mounts::Ours::now()?;
     while let Some(met) = ours.met_by(target) {
         let mount = met.mount.clone();
-        let (patient, is_private) = (Patient::of(&mount), mount.seen_as().is_some());
-        // Root would be answered by the kernel itself, also for a dead daemon.
-        let call = if is_private { Call::AskInside } else { Call::Ask };
-        let asked = ask(&patient, call, &mount.target, patience).or_else(|e| match e.kind() {
-            // Nor does the user who may look into the mount reach it: nothing is known of its daemon.
-            io::ErrorKind::PermissionDenied if is_private => Ok(()),
-            _ => Err(e),
-        });
+        let asked = ask(&mount, patience);
         if met.rest.as_os_str().is_empty() {
             return mount.state(asked);
         }
@@ -223,21 +217,29 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
     mounts::state(target)
 }
 
-/// Asks the daemon of the mount on `root`.
-fn ask(patient: &Patient, call: Call, root: &Path, patience: Duration) -> io::Result<()> {
-    let asked = patient.ask(call, root, &[])?;
-    asked.answer(Instant::now() + patience).map(drop).map_err(|error| match error.kind() {
+/// Asks the daemon of a mount.
+fn ask(mount: &mounts::Mount, patience: Duration) -> io::Result<()> {
+    let (patient, is_private) = (Patient::of(mount), mount.seen_as().is_some());
+    // Root would be answered by the kernel itself, also for a dead daemon.
+    let call = if is_private { Call::AskInside } else { Call::Ask };
+    let asked = patient.ask(call, &mount.target, &[])?.answer(Instant::now() + patience);
+    asked.map(drop).or_else(|error| match error.kind() {
+        // Nor does the user who may look into the mount reach it: nothing is known of its daemon.
+        io::ErrorKind::PermissionDenied if is_private => Ok(()),
         io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, Silent { root: Some(root.to_owned()) })
+            let root = Some(mount.target.clone());
+            Err(io::Error::new(io::ErrorKind::TimedOut, Silent { root }))
         }
-        _ => error,
+        _ => Err(error),
     })
 }
 
 /// As [`ask`], for a command that would wait for the answer for ever. All other errors are for others to name.
-fn insist(root: &Path) -> Result<(), Failure> {
-    match ask(&Patient::new(), Call::Ask, root, PATIENCE) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unanswered(root, &error)),
+fn insist(mount: &mounts::Mount) -> Result<(), Failure> {
+    match ask(mount, PATIENCE) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(unanswered(&mount.target, &error))
+        }
         _ => Ok(()),
     }
 }
@@ -253,15 +255,15 @@ pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(),
         // Those around others come first, as only in mounts that answer links can be read.
         let patterns = path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte));
         let met = patterns.then(|| ours.met_by_pattern(path)).into_iter().flatten();
-        let roots: BTreeSet<PathBuf> = met.map(|met| met.mount.target.clone()).collect();
-        for root in roots {
-            insist(&root)?;
+        let met = met.map(|met| (met.mount.target.clone(), met.mount.clone()));
+        for (root, mount) in met.collect::<BTreeMap<_, _>>() {
+            insist(&mount)?;
             ours.leave_out(&root);
         }
         while let Some(met) = ours.met_by(path) {
-            let root = met.mount.target.clone();
-            insist(&root)?;
-            ours.leave_out(&root);
+            let mount = met.mount.clone();
+            insist(&mount)?;
+            ours.leave_out(&mount.target);
         }
     }
     Ok(())

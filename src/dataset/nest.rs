@@ -46,6 +46,8 @@ pub(super) struct Nest {
     /// For each container, the sample numbers that lead to it from the outermost one.
     numbers: Vec<Vec<u64>>,
     sources: Vec<Arc<dyn Source>>,
+    /// The first member that the password does not open.
+    refused: Option<Box<format::Error>>,
     /// Watches the decoding of members for their index.
     watch: Arc<dyn Watch>,
 }
@@ -60,6 +62,7 @@ impl Nest {
             notes: BTreeMap::new(),
             numbers: Vec::new(),
             sources: Vec::new(),
+            refused: None,
             watch: Arc::clone(watch),
         }
     }
@@ -82,8 +85,8 @@ impl Nest {
         self.places.push(place);
     }
 
-    /// Opens members, and members of those, as deep as the options say. A member that cannot be opened stays a file, unless it
-    /// is because of a wrong password: as for the outermost ones, that is refused.
+    /// Opens members, and members of those, as deep as the options say. A member that cannot be opened stays a file. A password
+    /// that opens none of those that are encrypted is refused, as for the outermost ones.
     /// Returns what [`NestedIndexes::outcome`] does.
     pub(super) fn open_members(
         &mut self,
@@ -104,7 +107,12 @@ impl Nest {
             level.end = self.containers.len();
         }
         self.note_unopened();
-        Ok(indexes.outcome())
+        match self.refused.take() {
+            Some(refused) if !self.containers.iter().any(|opened| opened.has_password()) => {
+                Err((*refused).into())
+            }
+            _ => Ok(indexes.outcome()),
+        }
     }
 
     /// Notes what is said of a member that stays a file.
@@ -150,15 +158,10 @@ impl Nest {
                 if self.watch.is_cancelled() {
                     return Err(Failure::interrupted());
                 }
-                match opened {
-                    Ok(opened) => Ok(opened.map(|opened| Ok((member, opened)))),
-                    Err(error @ format::Error::WrongPassword { .. }) if !options.allow_damaged => {
-                        Err(error.into())
-                    }
-                    Err(error) => {
-                        Ok(Some(Err((member.container, format!("{error}: shown as a file")))))
-                    }
-                }
+                Ok(match opened {
+                    Ok(opened) => opened.map(|opened| Ok((member, opened))),
+                    Err(error) => Some(Err((member.container, Box::new(error)))),
+                })
             })?;
             self.add_members(opened.into_iter().flatten())?;
         }
@@ -169,13 +172,16 @@ impl Nest {
 
     fn add_members(
         &mut self,
-        members: impl Iterator<Item = Result<(Member, Inner), (usize, String)>>,
+        members: impl Iterator<Item = Result<(Member, Inner), (usize, Box<format::Error>)>>,
     ) -> Result<(), Failure> {
         for member in members {
             let (member, Inner { container, source, base_bytes }) = match member {
                 Ok(opened) => opened,
-                Err((outer, note)) => {
-                    self.note(outer, note);
+                Err((outer, error)) => {
+                    self.note(outer, format!("{error}: shown as a file"));
+                    if matches!(*error, format::Error::WrongPassword { .. }) {
+                        self.refused.get_or_insert(error);
+                    }
                     continue;
                 }
             };
@@ -221,6 +227,8 @@ impl Nest {
             match open_kept_member(found.clone(), &kept, options) {
                 Ok(Some(container)) => return Ok(Some(Inner { container, source, base_bytes })),
                 Ok(None) => tracing::info!("{}: its kept index is of no use", found.name),
+                // Not found out again by decoding all of it.
+                Err(error @ format::Error::WrongPassword { .. }) => return Err(error),
                 Err(error) => {
                     tracing::info!("{}: its kept index is of no use: {error}", found.name)
                 }

@@ -321,6 +321,11 @@ pub trait Container: Send + Sync {
         false
     }
 
+    /// Whether there are encrypted samples, and the password that was given opens some.
+    fn has_password(&self) -> bool {
+        false
+    }
+
     /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed: it may be
     /// whole, but encrypted.
     fn fault(&self, index: u64) -> Option<Fault> {

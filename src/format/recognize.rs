@@ -23,7 +23,8 @@ pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Co
 /// be mounted.
 #[must_use]
 pub fn explained(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
-    if source.is_empty() && !matches!(error, Error::Unreadable { .. }) {
+    let is_of_bytes = matches!(error, Error::Malformed { .. } | Error::Undecodable { .. });
+    if source.is_empty() && is_of_bytes {
         return foreign::refuse_text(source).unwrap_or(error);
     }
     let is_zip = format.name() == zip::Zip.name();

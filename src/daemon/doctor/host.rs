@@ -17,6 +17,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const SET_USER_ID: u32 = 0o4000;
+/// The attribute with the rights that a program has, whoever starts it.
+const CAPABILITIES: &str = "security.capability";
 /// The largest request that a mount agrees on.
 const WANTED_BYTES: u64 = 1 << 20;
 
@@ -136,7 +138,7 @@ impl Rights {
     }
 }
 
-/// fusermount3: where it is, and whether it is set-user-id.
+/// fusermount3: where it is, and whether it is set-user-id, or has rights of its own.
 pub(super) struct Helper {
     path: String,
     is_set_user_id: bool,
@@ -148,7 +150,8 @@ pub(super) fn helper() -> Option<Helper> {
         std::env::split_paths(&directories).map(|directory| directory.join("fusermount3"));
     paths.find_map(|path| {
         let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-        let is_set_user_id = metadata.permissions().mode() & SET_USER_ID != 0;
+        let has_rights = || rustix::fs::getxattr(&path, CAPABILITIES, &mut [0; 64][..]).is_ok();
+        let is_set_user_id = metadata.permissions().mode() & SET_USER_ID != 0 || has_rights();
         Some(Helper { path: path.display().to_string(), is_set_user_id })
     })
 }
@@ -195,8 +198,10 @@ fn no_right() -> Check {
 
 pub(super) fn sharing(rights: &Rights, fuse_conf: Option<&str>) -> Check {
     let name = "allow_other";
-    let is_allowed =
-        fuse_conf.is_some_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
+    // fusermount3 drops comments, also those behind an option.
+    let option =
+        |line: &str| line.split('#').next().unwrap_or_default().trim() == "user_allow_other";
+    let is_allowed = fuse_conf.is_some_and(|text| text.lines().any(option));
     if rights.is_admin {
         Check::ok(name, "you may share a mount with other users")
     } else if is_allowed {
@@ -396,7 +401,9 @@ mod tests {
     #[test]
     fn only_a_line_of_its_own_lets_users_share() {
         let user = rights(false, true, false);
-        is(&sharing(&user, Some("mount_max = 9\nuser_allow_other\n")), State::Ok, &[]);
+        for line in ["mount_max = 9\nuser_allow_other\n", " user_allow_other # for docker"] {
+            is(&sharing(&user, Some(line)), State::Ok, &[]);
+        }
         for odd in [None, Some(""), Some("# user_allow_other"), Some("user_allow_others\n\0")] {
             is(&sharing(&user, odd), State::Note, &["/etc/fuse.conf"]);
         }

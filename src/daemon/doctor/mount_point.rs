@@ -4,11 +4,13 @@ use super::check::{Check, State, text};
 use super::host::{self, Rights};
 use crate::io::process::procfs;
 use nix::unistd::{AccessFlags, access, getuid};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{fs, io};
 
 const STICKY: u32 = 0o1000;
+const FUSE_CONF: &str = "/etc/fuse.conf";
 
 /// Why this process could not mount on a directory, or not share the mount with other users (`shares`). `None`: nothing that
 /// can be known before speaks against it.
@@ -22,8 +24,11 @@ pub(super) fn refusal(directory: &Path, shares: bool) -> Option<Check> {
     if mounting.is_some() || getuid().is_root() {
         return mounting;
     }
-    let sharing = || host::sharing(&rights, text("/etc/fuse.conf").as_deref());
-    shares.then(sharing).filter(is_refused).or_else(|| unfit(directory))
+    // fusermount3 may read it where this process may not.
+    let is_secret = || fs::File::open(FUSE_CONF).is_err_and(|e| e.kind() != ErrorKind::NotFound);
+    let sharing = || host::sharing(&rights, text(FUSE_CONF).as_deref());
+    let is_told = shares && !is_secret();
+    is_told.then(sharing).filter(is_refused).or_else(|| unfit(directory))
 }
 
 /// Users mount on directories that they may write to; on sticky ones only if these are theirs.

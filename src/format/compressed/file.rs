@@ -353,6 +353,10 @@ impl Container for CompressedFile {
         self.inside.container().is_some_and(Container::wants_password)
     }
 
+    fn has_password(&self) -> bool {
+        self.inside.container().is_some_and(Container::has_password)
+    }
+
     fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         kept::write(out, &self.stream, self.inside.container())
     }

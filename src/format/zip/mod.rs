@@ -472,6 +472,10 @@ impl Container for ZipFile {
         self.is_encrypted && self.password.is_none()
     }
 
+    fn has_password(&self) -> bool {
+        self.is_encrypted && self.password.is_some()
+    }
+
     fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -219,8 +219,10 @@ impl Mounted {
     fn sample_at(&self, list: &List, place: usize, path: &[u8]) -> Result<u64, Failure> {
         let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
         let path = self.root.join(OsStr::from_bytes(&path[start..]));
-        let metadata = fs::symlink_metadata(&path)
-            .map_err(|e| Failure::unreadable(format!("{list}:{place}: {}", path.display()), e))?;
+        let metadata = fs::symlink_metadata(&path).map_err(|e| match mounts::is_dead(&e) {
+            true => self.failed("cannot look up a sample", e),
+            false => Failure::unreadable(format!("{list}:{place}: {}", path.display()), e),
+        })?;
         let is_here = metadata.dev() == self.device && metadata.is_file();
         sample_of_inode(metadata.ino())
             .filter(|_| is_here)

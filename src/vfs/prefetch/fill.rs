@@ -73,8 +73,8 @@ impl Prefetch {
             }
             Err(error) => {
                 tracing::warn!("{}: {error}", self.samples.store().part(fetch.span.part()).name());
-                add(&self.counts.done, samples);
                 add(&self.counts.failed, samples);
+                add(&self.counts.done, samples);
             }
         }
     }

@@ -110,11 +110,11 @@ impl Prefetch {
             drop(samples);
             self.lock().batch.extend(read.apart());
         } else if is_announced {
-            add(&counts.done, samples.len() as u64);
-            add(&counts.failed, samples.len() as u64);
             for (sample, located, _) in &samples {
                 self.samples.add_bad(*sample, *located, error.fault());
             }
+            add(&counts.failed, samples.len() as u64);
+            add(&counts.done, samples.len() as u64);
         }
     }
 
@@ -192,6 +192,7 @@ impl Prefetch {
         for (samples, again) in [moved, distrusted] {
             let reads = self.merged_reads(&samples, true).into_iter();
             let reads: Vec<_> = reads.map(|read| MergedRead { again, ..read }).collect();
+            self.refuse();
             if !reads.is_empty() {
                 self.lock().batch.extend(reads);
             }

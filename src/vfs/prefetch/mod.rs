@@ -25,6 +25,7 @@ use super::memory::budget::Budget;
 use super::samples::Samples;
 use super::{Errno, Trace};
 use crate::store::Place;
+use plan::Refused;
 use queue::{Counts, Given, Queue, add};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -38,6 +39,7 @@ pub(super) struct Prefetch {
     memory: Arc<Memory>,
     trace: Arc<Trace>,
     queue: Mutex<Queue>,
+    refused: Mutex<Vec<Refused>>,
     /// Held while stores are told the order, so that they hear of it as it came about. Taken before the queue's lock, for which
     /// readers and fetches wait.
     telling: Mutex<()>,
@@ -85,6 +87,7 @@ impl Prefetch {
         let bits = samples.dataset().len();
         Self {
             queue: Mutex::default(),
+            refused: Mutex::default(),
             telling: Mutex::default(),
             window: Budget::new(memory.budget().cap_bytes() / 2),
             looked_up_window: Budget::new(memory.budget().cap_bytes() / 4),

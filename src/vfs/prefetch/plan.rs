@@ -13,6 +13,7 @@ use crate::vfs::memory::chunk::Rights;
 use crate::vfs::span::Span;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
@@ -23,15 +24,30 @@ const MAX_BATCH_SAMPLES: usize = 1 << 16;
 enum Unfetched {
     /// There is nothing to fetch: the kernel has it, or it is empty.
     Needless,
-    /// It is damaged, or encrypted and cannot be decrypted, or it is known to be bad.
-    Bad(Located),
+    /// It is damaged, or encrypted and cannot be decrypted, or it is known to be bad; or where it lies cannot be read.
+    Bad(Option<Located>),
     /// It is decoded, or put together, as it is read.
     Decoded,
+}
+
+/// An announced sample that cannot be read, and is not listed and counted yet.
+pub(super) struct Refused {
+    sample: u64,
+    /// Where it lies, if that can be read.
+    located: Option<Located>,
+    /// A warm-up is not over before it is counted.
+    _in_flight: InFlightCount,
 }
 
 impl Prefetch {
     /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
     pub(in crate::vfs) fn next_fetch(&self) -> Option<Fetch> {
+        let fetch = self.planned();
+        self.refuse();
+        fetch
+    }
+
+    fn planned(&self) -> Option<Fetch> {
         let mut queue = self.lock();
         loop {
             while let Some(id) = queue.foreseen_blocks.pop_front() {
@@ -368,19 +384,35 @@ impl Prefetch {
         reads
     }
 
-    /// Counts an announced sample that is not fetched; lists one that cannot be read.
+    /// Counts an announced sample that is not fetched.
     fn unfetched(&self, sample: u64, why: &Unfetched) {
         match *why {
             Unfetched::Needless => {}
             Unfetched::Bad(located) => {
-                add(&self.counts.failed, 1);
-                if located.sample.damaged {
-                    self.samples.refuse_damaged(sample, located);
-                }
+                let _in_flight = self.in_flight(1);
+                return self.refused().push(Refused { sample, located, _in_flight });
             }
             Unfetched::Decoded => add(&self.counts.skipped, 1),
         }
         add(&self.counts.done, 1);
+    }
+
+    /// Lists and counts announced samples that cannot be read. Looks at their containers, so not with the queue locked.
+    pub(super) fn refuse(&self) {
+        let refused = std::mem::take(&mut *self.refused());
+        for Refused { sample, located, _in_flight } in refused {
+            if let Some(located) = located.filter(|at| at.sample.damaged)
+                && !self.samples.bad().contains(sample)
+            {
+                self.samples.refuse_damaged(sample, located);
+            }
+            add(&self.counts.failed, 1);
+            add(&self.counts.done, 1);
+        }
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Vec<Refused>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
@@ -388,10 +420,10 @@ impl Prefetch {
         if self.delivered.get(sample) {
             return Err(Unfetched::Needless);
         }
-        let located = self.samples.locate(sample).map_err(|_| Unfetched::Needless)?;
+        let located = self.samples.locate(sample).map_err(|_| Unfetched::Bad(None))?;
         let at = located.sample;
         if at.damaged || self.samples.bad().is_hopeless(sample, located.part) {
-            return Err(Unfetched::Bad(located));
+            return Err(Unfetched::Bad(Some(located)));
         }
         let can_be = match at.content {
             Content::Stored | Content::Prefixed(_) => at.length_bytes > 0,

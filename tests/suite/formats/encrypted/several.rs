@@ -101,6 +101,9 @@ fn a_warm_up_of_what_cannot_be_decrypted_fails_with_the_exit_code_of_passwords()
             (&[option.as_str()][..], 1, other),
         ] {
             let mount = Mount::new(transport, &archive, options);
+            // So that the kernel keeps their inodes, and is given their bytes, which are decrypted for it.
+            let open = |name| fs::File::open(mount.point().join(name)).unwrap();
+            let _held = ["clear", "one", "two"].map(open);
             // The second one knows them already.
             for _ in 0..2 {
                 let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point()));
@@ -167,4 +170,29 @@ fn a_wrong_password_of_a_nested_container_is_refused_by_its_name_unless_damage_i
             assert_errno(mount.read("in.zip/secret"), libc::EIO);
         });
     }
+}
+
+#[test]
+fn of_nested_containers_with_passwords_of_their_own_those_that_one_opens_are_shown() {
+    if !have(Need::Program("zip")) {
+        return;
+    }
+    let directory = temp_dir();
+    let zip = directory.path().join("a.zip");
+    let members = [("a.txt", "one"), ("b.txt", "two")];
+    let mut outer = Vec::new();
+    for (name, password) in members {
+        fs::write(directory.path().join(name), name).unwrap();
+        let _ = fs::remove_file(&zip);
+        run_in(directory.path(), "zip", &["-q", "-P", password, "a.zip", name]);
+        outer.push(stored(format!("{password}.zip"), fs::read(&zip).unwrap()));
+    }
+    let outer = file_in(&directory, "outer.zip", write::zip(&outer));
+    let list = ["ls".as_ref(), "-R".as_ref(), "--nested=1".as_ref(), outer.as_os_str()];
+    for (password, shown) in [("one", "one.zip/a.txt"), ("two", "two.zip/b.txt")] {
+        let listed = with_password(&directory, &list, password).ok();
+        assert!(listed.text().lines().any(|line| line == shown), "{}", listed.text());
+        assert!(listed.stderr.contains("shown as a file"), "{}", listed.stderr);
+    }
+    assert_eq!(with_password(&directory, &list, "three").code, 9);
 }
