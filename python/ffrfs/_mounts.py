@@ -221,13 +221,13 @@ def read_control(root: Path, name: str) -> str:
 
 def opened_anew(call: Callable[[], Result]) -> Result:
     """Makes a call that opens a control file, and makes it again while that is stale: it was opened at one daemon, and another
-    one has answered, which has followed it."""
+    one has answered, which has followed it; or while the call is interrupted, as by a daemon that dies."""
     until = time.monotonic() + _TAKEOVER_SECONDS
     while True:
         try:
             return call()
         except OSError as error:
-            if error.errno != errno.ESTALE or time.monotonic() >= until:
+            if error.errno not in (errno.ESTALE, errno.EINTR) or time.monotonic() >= until:
                 raise
         time.sleep(_PAUSE_SECONDS)
 

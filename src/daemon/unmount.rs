@@ -68,11 +68,17 @@ pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
 /// Whether the service of a mount was stopped, and no process serves the mount that is there.
 fn is_stopped(target: &Path) -> bool {
     let result = std::env::var(RESULT).unwrap_or_default();
-    let mount = mounts::at(target).ok().flatten();
-    STOPPED.contains(&&*result)
-        && mount.is_some_and(|mount| {
-            !fuse_connection::may_be_served(&mount.device, MountId::of(mount.number))
-        })
+    let mount = mounts::at(target).ok().flatten().filter(|_| STOPPED.contains(&&*result));
+    let Some(mount) = mount else { return false };
+    let soon = Instant::now() + ANEW;
+    // A process that just mounts something else has, for a moment, a descriptor that could be of any connection.
+    while fuse_connection::may_be_served(&mount.device, MountId::of(mount.number)) {
+        if Instant::now() >= soon {
+            return false;
+        }
+        std::thread::sleep(LOOK_FOR_IT);
+    }
+    true
 }
 
 /// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.

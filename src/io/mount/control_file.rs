@@ -90,14 +90,17 @@ fn directory(path: &Path) -> io::Result<(File, &OsStr)> {
 }
 
 /// Makes a call that opens a control file, and makes it again while it gives ESTALE: the file was opened at one daemon, and
-/// another one has answered, which has followed it (`--restarts`, `ffrfs upgrade`).
+/// another one has answered, which has followed it (`--restarts`, `ffrfs upgrade`); or EINTR.
 ///
 /// # Errors
-/// Those of the call; ESTALE: it gives that for longer than a daemon takes to follow another one.
+/// Those of the call; ESTALE, EINTR: it gives that for longer than a daemon takes to follow another one.
 pub fn opened_anew<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..MOST_CALLS {
         match call() {
-            Err(error) if is_stale(&error) => thread::sleep(PAUSE),
+            // The daemon died while its ring had the request: the kernel says that it was interrupted.
+            Err(error) if is_stale(&error) || error.kind() == io::ErrorKind::Interrupted => {
+                thread::sleep(PAUSE);
+            }
             ended => return ended,
         }
     }
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_again_as_long_as_it_is_stale() {
+    fn a_file_is_opened_again_as_long_as_it_is_stale_or_the_call_is_interrupted() {
         let calls = Cell::new(0);
         let fails_before = |number: u32, errno: i32| {
             calls.set(0);
@@ -174,6 +177,7 @@ mod tests {
         };
         assert_eq!(fails_before(20, libc::ESTALE).unwrap(), 20);
         assert_eq!(fails_before(1, libc::ESTALE).unwrap(), 1);
+        assert_eq!(fails_before(5, libc::EINTR).unwrap(), 5);
         let other = fails_before(3, libc::ENOTCONN).unwrap_err();
         assert_eq!((other.raw_os_error(), calls.get()), (Some(libc::ENOTCONN), 1));
         assert!(is_stale(&fails_before(u32::MAX, libc::ESTALE).unwrap_err()), "not for ever");

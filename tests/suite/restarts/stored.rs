@@ -321,8 +321,15 @@ fn a_mount_that_is_kept_is_unmounted_once_its_service_is_stopped_and_not_before(
     manager.kill_all(supervisor, Signal::SIGKILL);
     after_the_service("signal", &point);
     assert!(is_mount_point(&point), "another process will serve it");
+    // As of a program that is about to mount something else: the kernel shows no connection of it yet.
+    let device = File::open("/dev/fuse").unwrap();
+    let mounting = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop(device);
+    });
     after_the_service("success", &point);
     assert!(!is_mount_point(&point));
+    mounting.join().unwrap();
 }
 
 #[test]
