@@ -108,8 +108,8 @@ fn unseen(told: Option<u32>) -> Option<Process> {
 }
 
 /// All processes of this program that hold the connection whose files show `device` (`MAJOR:MINOR`), and those that watch one
-/// of them, as far as this user may see that: for the mount `id`, which tells those of a former mount that had the same
-/// number.
+/// of them, as far as this user may see that: for the mount `id`, which tells those of another mount that had the same
+/// number before, or has it since this one has gone.
 /// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
 /// connection.
 #[must_use]
@@ -123,6 +123,10 @@ pub fn servers(device: &str, id: MountId, told: Option<u32>) -> Vec<Process> {
     }
     let parents: Vec<_> = servers.iter().filter_map(|server| watcher(server.pid)).collect();
     servers.extend(parents);
+    // Looked at last: as long as it is mounted, no other mount gets its number.
+    if !id.is_mounted() {
+        return labelled(id);
+    }
     servers.sort_unstable_by_key(|server| server.pid);
     servers.dedup();
     servers
@@ -255,6 +259,10 @@ pub fn abort(device: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::mount::mounts;
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_process_is_known_by_its_start_as_well() {
@@ -269,5 +277,27 @@ mod tests {
         assert!(!is_served("0:999999", id) && !is_served("none", id));
         assert!(!may_hold(this.pid, "0:999999") && !may_hold(this.pid, "none"));
         assert!(!this.blocks(Signal::SIGUSR2) && !this.name().is_empty());
+    }
+
+    #[test]
+    fn who_serves_the_next_mount_of_a_number_is_none_of_the_one_that_has_gone() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let Ok(connection) = File::options().read(true).write(true).open(DEVICE) else { return };
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", connection.as_raw_fd());
+        let (kind, flags) = (Some("fuse"), MsFlags::empty());
+        mount(kind, directory.path(), kind, flags, Some(&*options)).unwrap();
+        let found = mounts::at(directory.path()).unwrap().unwrap();
+        let (id, this) = (MountId::of(found.number), std::process::id());
+        let serves = || servers(&found.device, id, None).iter().any(|server| server.pid == this);
+        let served = serves();
+        umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
+        // Linux before 6.16 does not show whose descriptor it is.
+        let is_shown = connections(this).any(|shown| shown.is_some());
+        assert_eq!(served, is_shown);
+        // The number is this process's still, as if it had been given to another mount of it.
+        assert!(!serves());
     }
 }
