@@ -294,7 +294,7 @@ mod tests {
         let serves = || servers(&found.device, id, None).iter().any(|server| server.pid == this);
         let served = serves();
         umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
-        // Linux before 6.16 does not show whose descriptor it is.
+        // Older kernels do not show which connection a descriptor is of.
         let is_shown = connections(this).any(|shown| shown.is_some());
         assert_eq!(served, is_shown);
         // The number is this process's still, as if it had been given to another mount of it.
