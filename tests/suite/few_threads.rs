@@ -114,6 +114,33 @@ fn objects_are_fetched_on_the_threads_that_there_can_be_or_it_is_said_that_there
 }
 
 #[test]
+fn whichever_of_its_threads_cannot_be_started_a_command_that_asks_a_store_says_so_and_ends() {
+    if !have(Need::Program("strace")) {
+        return;
+    }
+    let store = Store::new();
+    store.put("bucket/one", noise(1, 1 << 16));
+    let endpoint = store.endpoint();
+    let add = format!("s3://bucket/one --endpoint {endpoint} --anonymous --region us-east-1");
+    for number in 1..=60 {
+        let cache = temp_dir_in_memory();
+        let fails = format!("inject=clone3,clone:error=EAGAIN:when={number}");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=clone3,clone", "-e", &fails]);
+        command.args([FFRFS, "cache", "add"]).args(add.split(' '));
+        let outcome = run(command.arg("--cache-dir").arg(cache.path()));
+        if outcome.code == 0 {
+            assert!(number > 3, "{number}");
+            return;
+        }
+        let is_refused = outcome.stderr.contains("no thread can be started (ulimit -u");
+        let lines = outcome.stderr.lines().count();
+        assert_eq!((outcome.code, is_refused, lines), (8, true, 1), "{number}: {}", outcome.stderr);
+    }
+    panic!("every thread counts");
+}
+
+#[test]
 fn where_no_process_can_be_made_that_asks_a_mount_it_is_listed_and_commands_say_so() {
     if !have_sandbox() || !have(Need::Program("prlimit")) {
         return;

@@ -3,7 +3,8 @@
 
 use crate::io::NO_THREAD;
 use std::future::Future;
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use std::{io, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -15,9 +16,6 @@ const BLOCKING_THREADS: usize = 16;
 /// How long such a thread stays without work: where no more can be started, work waits for those that there are, but if there
 /// is none, tokio panics.
 const IDLE: Duration = Duration::from_secs(600);
-/// How many threads are tried before a runtime starts its own, for which tokio panics or hangs if there can be none: more
-/// than those and one for blocking work, as threads that have just ended may still count.
-const TRIED: usize = 2 * (THREADS + 1);
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 #[cfg(feature = "hdfs")]
@@ -52,32 +50,54 @@ fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static
     if let Some(handle) = is_there() {
         return Ok(handle);
     }
-    try_threads().map_err(|error| io::Error::other(format!("{NO_THREAD}: {error}")))?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_keep_alive(IDLE)
-        .thread_name(name)
-        .enable_all()
-        .build()?;
-    // The first thread for blocking work: later there may be no room for it.
-    runtime.spawn_blocking(|| ());
+    let runtime = start(name)?;
     Ok(place.get_or_init(|| runtime).handle())
 }
 
-/// Starts threads that are there at the same time, and end.
-fn try_threads() -> io::Result<()> {
-    let gate = Mutex::new(());
-    thread::scope(|scope| {
-        let closed = gate.lock();
-        let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
-        let tried: Vec<_> = (0..TRIED).map(start).collect();
-        drop(closed);
-        for thread in tried {
-            let _ = thread?.join();
+/// A runtime, if all its threads can be started. If not, tokio panics, and then waits for ever until those that it has started
+/// end.
+fn start(name: &str) -> io::Result<Runtime> {
+    let are_complete = Arc::new(OnceLock::<bool>::new());
+    let begins = Arc::clone(&are_complete);
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(THREADS).max_blocking_threads(BLOCKING_THREADS);
+    builder.thread_keep_alive(IDLE).thread_name(name).enable_all();
+    builder.on_thread_start(move || {
+        if !*begins.wait() {
+            panic::resume_unwind(Box::new(NO_THREAD));
         }
-        Ok(())
-    })
+    });
+    let build = || {
+        let runtime = builder.build()?;
+        // The first thread for blocking work: later there may be no room for it.
+        runtime.spawn_blocking(|| ());
+        Ok(runtime)
+    };
+    let fails = Arc::clone(&are_complete);
+    let built = unless_it_panics(build, move || {
+        let _ = fails.set(false);
+    });
+    let _ = are_complete.set(true);
+    built.unwrap_or_else(|| Err(io::Error::other(NO_THREAD)))
+}
+
+/// Does `work`. Where it panics, nothing is logged: `on_panic` is called, before what `work` holds is dropped.
+fn unless_it_panics<R>(
+    work: impl FnOnce() -> R,
+    on_panic: impl Fn() + Send + Sync + 'static,
+) -> Option<R> {
+    let (this, log) = (thread::current().id(), Arc::new(panic::take_hook()));
+    let log_others = Arc::clone(&log);
+    panic::set_hook(Box::new(move |panic| match thread::current().id() == this {
+        true => on_panic(),
+        false => log_others(panic),
+    }));
+    let done = catch_unwind(AssertUnwindSafe(work));
+    drop(panic::take_hook());
+    if let Some(log) = Arc::into_inner(log) {
+        panic::set_hook(log);
+    }
+    done.ok()
 }
 
 /// Runs `work` on the runtime and waits for it. Must not be called on a thread of the runtime.
