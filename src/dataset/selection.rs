@@ -112,7 +112,11 @@ impl Selection {
                 0 => "",
                 _ => "; files that macOS and Windows make are left out (--all shows them)",
             };
-            return Err(Failure::usage(format!("{self}: selects no sample{left_out}")));
+            let verb = match self.include.is_empty() && self.below.is_none() && self.strip == 0 {
+                true => "leaves",
+                false => "selects",
+            };
+            return Err(Failure::usage(format!("{self}: {verb} no sample{left_out}")));
         }
         if self.strip == 0
             && let Some(attributes) = catalog.attributes(top)

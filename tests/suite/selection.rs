@@ -105,6 +105,7 @@ fn a_selection_of_nothing_is_refused_and_so_is_a_directory_that_is_none() {
     let (_directory, source) = packed(&FILES, "x.zip");
     for (args, says) in [
         (&["--include", "*.png"][..], "--include *.png: selects no sample"),
+        (&["--exclude", "*"], "--exclude *: leaves no sample"),
         (&["--subdir", "test"], "x.zip: --subdir test: no such directory"),
         (&["--subdir", "val/3.jpg"], "--subdir val/3.jpg: is a file"),
         (&["--include", "a["], "unclosed character class"),
@@ -425,7 +426,7 @@ fn from_windows(host: u8) -> (TempDir, PathBuf) {
 
 #[test]
 fn backslashes_are_slashes_where_the_system_of_a_zip_is_one_that_writes_them() {
-    for host in [0, 10, 14] {
+    for host in [0, 10, 11, 14] {
         let (_directory, source) = from_windows(host);
         assert_eq!(files(&source, &[]), ["a/b/one.txt", "a/two.txt"], "{host}");
         let info = on("info", &source, &[]).ok().text();

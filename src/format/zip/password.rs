@@ -1,6 +1,7 @@
-//! Whether a password is right. Imports `crypto` and `record`.
+//! Whether a password is right. Imports `crypto`, `method` and `record`.
 
 use super::crypto::Lock;
+use super::method::Method;
 use super::record::{Head, LOCAL_BYTES};
 use super::{ZipFile, reader};
 use crate::format::bytes::u16_at;
@@ -8,10 +9,13 @@ use crate::format::{Error, OpenOptions, Result};
 
 /// Encrypted members of at most this size are decrypted to find that out.
 const MAX_PROOF_BYTES: u64 = 256 << 10;
+/// Of larger ones that are compressed, so much is decrypted, and at most so much decoded.
+const FRONT_BYTES: usize = 64 << 10;
+const MAX_FRONT_DECODED_BYTES: u64 = 1 << 20;
 /// What to do where no member accepts a password.
 const SURELY: &str = " (--allow-damaged serves the members that do not need it)";
 /// What a wrong password and a damaged member have in common.
-const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32 \
+const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32, or cannot be decoded \
      (--allow-damaged serves the members that do not need it)";
 /// What a wrong password and that of very few members have in common.
 const OR_OF_ONE: &str = ", or one that only one large member has; 1 of 256 wrong ones looks so, too \
@@ -50,8 +54,9 @@ impl ZipFile {
 
     /// A wrong password is better refused than found out by every reader: one of the first few encrypted members must accept
     /// it. Others may have other passwords. The traditional cipher accepts one wrong password of 256: there the member must
-    /// also match its CRC, or, where it is too large to try, others accept the password, too, unless there are none: one
-    /// beside the first member, and two beside another one, as any pair of eight lets four times as many wrong ones through.
+    /// also match its CRC, or, where it is too large to try, what it begins with can be decoded. Of large members that are stored,
+    /// others accept the password, too, unless there are none: one beside the first member, and two beside another one, as any
+    /// pair of eight lets four times as many wrong ones through.
     fn fits(&self, rows: &[u64], allow_damaged: bool) -> Result<Verdict> {
         let Some(password) = &self.password else { return Ok(Verdict::Fits) };
         let (mut asked, mut accepting) = (0_u32, 0_u32);
@@ -68,25 +73,51 @@ impl ZipFile {
             }
             accepting = accepting.saturating_add(1);
             first_accepts |= asked == 1;
-            if stored.len() as u64 == head.stored_bytes {
-                let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
-                if self.decode_as(&head, &stored, &mut out).is_ok()
-                    && crc32fast::hash(&out) == head.crc32
-                {
-                    return Ok(Verdict::Fits);
-                }
-                tried = true;
+            match self.is_proven(&head, &stored) {
+                Some(true) => return Ok(Verdict::Fits),
+                Some(false) => tried = true,
+                None => {}
             }
         }
         Ok(match accepting {
             0 if asked > 0 => Verdict::Wrong(SURELY),
-            // Those that do not match their CRC are damaged.
+            // Those that do not match their CRC, or cannot be decoded, are damaged.
             2.. if allow_damaged => Verdict::Fits,
             _ if tried => Verdict::Wrong(OR_DAMAGED),
             1 if asked > 1 && !allow_damaged => Verdict::Wrong(OR_OF_ONE),
             2 if !first_accepts => Verdict::Wrong(OR_OF_TWO),
             _ => Verdict::Fits,
         })
+    }
+
+    /// Whether what a member begins with, or all of a small one, is what was encrypted; `None` if nothing tells.
+    fn is_proven(&self, head: &Head, stored: &[u8]) -> Option<bool> {
+        if !is_small(head) {
+            return self.begins(head, stored);
+        }
+        let mut out = vec![0; usize::try_from(head.size_bytes).unwrap_or(0)];
+        let is_decoded = self.decode_as(head, stored, &mut out).is_ok();
+        Some(is_decoded && crc32fast::hash(&out) == head.crc32)
+    }
+
+    /// Whether a codec takes what a member begins with; `None` if there is no codec, or it needs the whole member. What was not
+    /// compressed fails soon, or ends early.
+    fn begins(&self, head: &Head, mut front: &[u8]) -> Option<bool> {
+        Method::of(head.method).filter(|method| *method != Method::Stored)?;
+        let mut decoder = self.decoder_of(head, None).ok()??;
+        let (mut out, mut decoded) = (vec![0; FRONT_BYTES], 0_u64);
+        while decoded < MAX_FRONT_DECODED_BYTES.min(head.size_bytes) {
+            let Ok(step) = decoder.decode(front, &mut out, false) else { return Some(false) };
+            decoded = decoded.saturating_add(step.given as u64);
+            front = front.get(step.taken..)?;
+            if step.is_end {
+                return Some(decoded == head.size_bytes);
+            }
+            if step.taken == 0 && step.given == 0 {
+                break;
+            }
+        }
+        Some(decoded <= head.size_bytes)
     }
 
     /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.
@@ -101,11 +132,15 @@ impl ZipFile {
         if length > room {
             return Ok(None);
         }
-        let is_small = head.stored_bytes.max(head.size_bytes) <= MAX_PROOF_BYTES;
-        let whole = usize::try_from(head.stored_bytes).ok().filter(|_| is_small);
-        let mut front = vec![0; whole.unwrap_or(0).max(head.lock.head_bytes())];
+        let whole = usize::try_from(head.stored_bytes).unwrap_or(usize::MAX);
+        let wanted = if is_small(head) { whole } else { FRONT_BYTES.min(whole) };
+        let mut front = vec![0; wanted.max(head.lock.head_bytes())];
         let data_at = at.saturating_add(length);
         reader(self.source.as_ref()).read("an encrypted member", &mut front, data_at)?;
         Ok(Some(front))
     }
+}
+
+fn is_small(head: &Head) -> bool {
+    head.stored_bytes.max(head.size_bytes) <= MAX_PROOF_BYTES
 }

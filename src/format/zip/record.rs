@@ -35,7 +35,9 @@ const AES_BYTES: usize = 7;
 /// PKZIP for DOS; also what says nothing.
 const HOST_DOS: u8 = 0;
 pub(super) const HOST_UNIX: u8 = 3;
+/// As APPNOTE numbers it, and as Info-ZIP and 7-Zip do.
 const HOST_NTFS: u8 = 10;
+const HOST_NTFS_OF_INFO_ZIP: u8 = 11;
 const HOST_VFAT: u8 = 14;
 const HOST_OSX: u8 = 19;
 
@@ -217,9 +219,11 @@ impl<'a> Row<'a> {
         Some(Self { head, name, extra })
     }
 
-    /// Whether backslashes stand between the names of its path: its creator's system says so, as in 7-Zip.
+    /// Whether backslashes stand between the names of its path: its creator's system says so, as for 7-Zip on Windows.
     pub(super) fn has_backslashes(&self) -> bool {
-        matches!(self.head.host, HOST_DOS | HOST_NTFS | HOST_VFAT) && self.name.contains(&b'\\')
+        let is_of_windows =
+            matches!(self.head.host, HOST_DOS | HOST_NTFS | HOST_NTFS_OF_INFO_ZIP | HOST_VFAT);
+        is_of_windows && self.name.contains(&b'\\')
     }
 
     /// A name that ends in a slash is a directory's. So is an empty member with a directory's mode or DOS

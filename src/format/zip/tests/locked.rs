@@ -243,12 +243,43 @@ fn a_password_of_any_of_the_first_encrypted_members_is_right() {
     }
 }
 
-/// A member that is too large to be tried by its CRC, with the traditional cipher and this password.
+/// A member that is too large to be tried by its CRC, with the traditional cipher and this password, stored.
 fn large(name: &str, password: &[u8]) -> Spec {
     let data = vec![b'x'; 300_000];
     let check = (crc32fast::hash(&data) >> 24) as u8;
-    let stored = Some(zip_crypto(password, check, &deflate(&data)));
-    Spec { flags: 1, method: 8, stored, ..file(name, data) }
+    let stored = Some(zip_crypto(password, check, &data));
+    Spec { flags: 1, stored, ..file(name, data) }
+}
+
+#[test]
+fn a_wrong_password_that_a_large_compressed_member_accepts_is_told_by_what_it_begins_with() {
+    let deflated = |name: &str, data: Vec<u8>, password: &[u8]| {
+        let check = (crc32fast::hash(&data) >> 24) as u8;
+        let stored = Some(zip_crypto(password, check, &deflate(&data)));
+        Spec { flags: 1, method: 8, stored, ..file(name, data) }
+    };
+    let mut seed = 1_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as u8
+    };
+    let noise: Vec<u8> = (0..300_000).map(|_| next()).collect();
+    for data in [vec![b'x'; 300_000], noise] {
+        let alone = zip(&[deflated("a", data.clone(), PASSWORD)]);
+        assert!(open_with(alone.clone(), &with(Some(PASSWORD))).is_ok());
+        let unsure = (0..3000).filter(|number| {
+            let wrong = with(Some(format!("wrong{number}").as_bytes()));
+            let said = open_with(alone.clone(), &wrong).err().unwrap().to_string();
+            assert!(said.contains("wrong password"), "{said}");
+            said.contains("or damaged")
+        });
+        assert!(unsure.count() > 0);
+        let second = [deflated("a", data.clone(), b"other"), deflated("b", data, PASSWORD)];
+        let bytes = zip(&second);
+        let container = open_with(bytes.clone(), &with(Some(PASSWORD))).unwrap();
+        assert!(read_sample(&bytes, container.as_ref(), 0).is_none());
+        assert!(read_sample(&bytes, container.as_ref(), 1).is_some());
+    }
 }
 
 #[test]
