@@ -119,12 +119,10 @@ impl Failure {
 
     /// A source cannot be read; `what` names it.
     pub fn unreadable(what: impl fmt::Display, error: io::Error) -> Self {
-        let is_limit = error.raw_os_error() == Some(libc::EMFILE);
+        let is_limit = is_limit(&error);
         let failure = Self::new(Exit::Unreadable, error);
         match is_limit {
-            true => {
-                failure.context("this process may not open more files (ulimit -n)").context(what)
-            }
+            true => failure.context(TOO_MANY_FILES).context(what),
             false => failure.context(what),
         }
     }
@@ -161,13 +159,24 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reasons = self.reasons().map(ToString::to_string).filter(|_| self.said.is_none());
         let reasons = self.said.iter().cloned().chain(reasons);
-        let parts: Vec<_> = self.contexts.iter().cloned().chain(reasons).collect();
+        let mut parts: Vec<_> = self.contexts.iter().cloned().chain(reasons).collect();
+        // Some reasons end with the text of their own reason.
+        parts.dedup_by(|part, before| before.ends_with(&*part));
         out.write_str(&without_numbers(parts.join(": ")))
     }
 }
 
+/// What is said where a limit keeps this process from opening a file.
+const TOO_MANY_FILES: &str = "this process may not open more files (ulimit -n)";
+
+fn is_limit(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
 impl From<format::Error> for Failure {
     fn from(error: format::Error) -> Self {
+        let is_limit =
+            matches!(&error, format::Error::Unreadable { source, .. } if is_limit(source));
         let exit = match &error {
             format::Error::Unreadable { .. } => Exit::Unreadable,
             format::Error::Malformed { .. }
@@ -179,7 +188,8 @@ impl From<format::Error> for Failure {
             | format::Error::Locked { .. }
             | format::Error::Encryption { .. } => Exit::Password,
         };
-        Self::new(exit, error)
+        let failure = Self::new(exit, error);
+        if is_limit { failure.context(TOO_MANY_FILES) } else { failure }
     }
 }
 

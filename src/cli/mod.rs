@@ -41,7 +41,7 @@ mod wrong_usage;
 
 pub use crate::failure::{Exit, Failure};
 
-use crate::format::{self, PartName};
+use crate::format::{self, PartName, one_line};
 use crate::io::mount::mounts::Ours;
 use crate::io::process;
 use clap::error::ErrorKind;
@@ -171,7 +171,8 @@ fn parse_unnamed(args: Vec<OsString>) -> Result<Cli, Failure> {
     let matches =
         command.try_get_matches_from_mut(args.clone()).map_err(|error| {
             match lacks_mount(error.kind(), &args) {
-                true => Failure::usage(format!("did you mean: ffrfs mount {}", shown(&args[1..]))),
+                true => Failure::usage(format!("did you mean: ffrfs mount {}", meant(&args[1..]))),
+                false if error.kind() == ErrorKind::InvalidUtf8 => not_text(&args),
                 false => error.into(),
             }
         })?;
@@ -217,6 +218,37 @@ fn is_source(arg: &OsStr) -> bool {
     let is_in_ours = |path: &Path| Ours::now().is_ok_and(|ours| ours.met_by(path).is_some());
     name.as_path()
         .is_none_or(|path| format::has_known_extension(path) || is_in_ours(path) || path.exists())
+}
+
+/// What `ffrfs mount` takes; a directory alone gives its mount point no name.
+fn meant(args: &[OsString]) -> String {
+    match args {
+        [only] if Path::new(only).is_dir() => format!("{} MOUNTPOINT", shown(args)),
+        _ => shown(args),
+    }
+}
+
+/// Names the argument that is not UTF-8 where it must be: clap does not.
+fn not_text(args: &[OsString]) -> Failure {
+    let is_text = |arg: &OsString| arg.to_str().is_some();
+    let is_it = |number: &usize| {
+        let all = args.iter().enumerate();
+        let others_are_text = all.map(|(other, arg)| match other == *number {
+            true => arg.clone(),
+            false => arg.to_string_lossy().into_owned().into(),
+        });
+        command()
+            .try_get_matches_from(others_are_text)
+            .is_err_and(|error| error.kind() == ErrorKind::InvalidUtf8)
+    };
+    let wrong = (0..args.len()).filter(|number| !is_text(&args[*number])).find(is_it).unwrap_or(0);
+    let named = match wrong.checked_sub(1).filter(|before| is_option(&args[*before])) {
+        Some(before) if !is_option(&args[wrong]) => &args[before..=wrong],
+        _ => &args[wrong..=wrong],
+    };
+    let named: Vec<_> = named.iter().map(|arg| one_line(arg.as_bytes())).collect();
+    let why = "this must be UTF-8 (in a pattern, ? stands for a byte that is not)";
+    Failure::usage(format!("{}: {why}", named.join(" ")))
 }
 
 /// As a shell takes them.

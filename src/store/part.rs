@@ -316,17 +316,14 @@ impl Source for Part {
                 let read = self.read_remote(&**remote, wanted, buf, |file, buf| {
                     Ok(file.read_exact_at(buf, offset_bytes)?)
                 });
-                read.map_err(|why| match why {
-                    ReadError::Io(error) => error,
-                    why => io::Error::other(why),
-                })
+                Ok(read?)
             }
             Bytes::Memory(memory) => memory.read_exact_at(buf, offset_bytes),
         }
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
-        Part::check_unchanged(self).map_err(io::Error::other)
+        Ok(Part::check_unchanged(self)?)
     }
 
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {

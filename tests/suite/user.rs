@@ -1,6 +1,7 @@
 //! Users: who may use a mount, and mounting without being root (through fusermount3).
 
 mod dead;
+mod helper;
 
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, Transport, container_in, for_each_transport, have,
@@ -434,21 +435,6 @@ fn a_user_who_may_not_write_to_the_mount_point_is_told_so() {
         ));
         assert_eq!(outcome.code, 5, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("write"), "{}", outcome.stderr);
-    });
-}
-
-#[test]
-fn a_user_without_the_helper_is_told_to_install_it() {
-    for_each_sandbox("", |transport, sandbox| {
-        let options = options(transport, "");
-        // A path that holds nothing but the shell's own commands.
-        let outcome = sandbox.run(&format!(
-            "mount --bind /dev/null \"$(command -v fusermount3)\"
-             PATH=/nowhere $(command -v setpriv) --reuid 65534 --regid 65534 --clear-groups -- \
-                 ./ffrfs mount data.ffr mnt -o {options}; code=$?"
-        ));
-        assert_eq!(outcome.code, 5, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("fusermount3"), "{}", outcome.stderr);
     });
 }
 

@@ -85,6 +85,15 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => error,
+            error => io::Error::other(error),
+        }
+    }
+}
+
 impl File {
     /// Opens a regular file for reading.
     ///
@@ -393,11 +402,11 @@ impl Source for File {
     }
 
     fn check_unchanged(&self) -> io::Result<()> {
-        File::check_unchanged(self).map_err(io::Error::other)
+        Ok(File::check_unchanged(self)?)
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
-        self.handles().map_err(io::Error::other)?.file.read_exact_at(buf, offset_bytes)
+        self.handles()?.file.read_exact_at(buf, offset_bytes)
     }
 
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
@@ -405,7 +414,7 @@ impl Source for File {
             return Err(out_of_range());
         }
         if length_bytes > COPY_BELOW_BYTES {
-            let handles = self.handles().map_err(io::Error::other)?;
+            let handles = self.handles()?;
             if let Some(mapping) = Mapping::new(&handles.file, offset_bytes, length_bytes)? {
                 return Ok(Box::new(mapping));
             }

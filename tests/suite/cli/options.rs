@@ -200,6 +200,9 @@ fn whoever_forgets_mount_is_told_so() {
         let outcome = ffrfs(args);
         assert!(outcome.code == 1 && !outcome.stderr.contains("mean: "), "{}", outcome.stderr);
     }
+    let alone = ffrfs(&[directory.path()]);
+    let line = format!("did you mean: ffrfs mount {} MOUNTPOINT", directory.path().display());
+    refused(&alone, 1, &[&line]);
     let typo = ffrfs(&["moutn", "x"]);
     assert!(typo.code == 1 && typo.stderr.contains("mount?"), "{}", typo.stderr);
 }

@@ -349,3 +349,46 @@ fn info_counts_records_and_files_apart_and_no_hidden_index() {
     assert_eq!(packed["samples"], 7, "one of them holds the names of the others");
     assert!(packed["file_bytes"].as_u64() < packed["bytes"].as_u64());
 }
+
+#[test]
+fn an_argument_that_must_be_text_and_is_not_is_named() {
+    let directory = temp_dir();
+    let source =
+        OsString::from_vec([directory.path().as_os_str().as_bytes(), b"/\xff.ffr"].concat());
+    fs::rename(container_in(&directory, &["x"]), &source).unwrap();
+    let wrong = OsString::from_vec(b"\xff*".to_vec());
+    let joined = OsString::from_vec(b"--exclude=\xff*".to_vec());
+    for (args, says) in [
+        (&[&OsString::from("--exclude"), &wrong][..], "--exclude \u{fffd}*: this must be UTF-8"),
+        (&[&joined], "--exclude=\u{fffd}*: this must be UTF-8"),
+        (&[&OsString::from("--encoding"), &wrong], "--encoding \u{fffd}*: this must be UTF-8"),
+    ] {
+        refused(&run(Command::new(FFRFS).arg("ls").arg(&source).args(args)), 1, &[says]);
+    }
+    run(Command::new(FFRFS).arg("ls").arg(&source).args(["--include", "??????"])).ok();
+}
+
+#[test]
+fn the_limit_of_open_files_is_named_where_containers_cannot_be_read_for_it() {
+    if !have(Need::Program("prlimit")) {
+        return;
+    }
+    let directory = temp_dir();
+    let source = container_in(&directory, &["x"; 3]);
+    for number in 0..40 {
+        fs::copy(&source, directory.path().join(format!("{number}.ffr"))).unwrap();
+    }
+    let mut limited = 0;
+    for most in 4..24 {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={most}:{most}")).args([FFRFS, "info"]).arg(directory.path());
+        let outcome = run(&mut command);
+        if outcome.stderr.contains("Too many open files") {
+            limited += 1;
+            let said = &outcome.stderr;
+            assert!(said.contains("may not open more files (ulimit -n)"), "{most}: {said}");
+            assert_eq!(said.matches("Too many open files").count(), 1, "{most}: {said}");
+        }
+    }
+    assert!(limited > 0, "no limit was met");
+}
