@@ -326,8 +326,9 @@ def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
         if not isinstance(item, (str, bytes, os.PathLike)):
             return b"%d\n" % _number(item)
         path = os.fsencode(item)
-        if path.startswith(b"/"):
+        if path.startswith(b"/") or b".." in path:
             path = os.path.normpath(path)
+        if path.startswith(b"/"):
             if not path.startswith(top):
                 # Perhaps a symbolic link leads to the mount.
                 directory, name = os.path.split(path)
@@ -335,9 +336,9 @@ def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
                     real[directory] = os.path.realpath(directory)
                 path = os.path.join(real[directory], name)
             path = os.path.relpath(path, top)
-            if path == b".." or path.startswith(b"../"):
-                raise ValueError(f"{item!r} does not lie in the mount {root}")
-        if b"\n" in path:
+        if path == b".." or path.startswith(b"../"):
+            raise ValueError(f"{item!r} does not lie in the mount {root}")
+        if b"\n" in path or path.endswith(b"\r"):
             raise ValueError(f"{item!r}: a path with a newline cannot be announced; give the sample's number")
         # A line of digits alone is a number.
         return b"./" + path + b"\n"

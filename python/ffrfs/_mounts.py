@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +44,7 @@ class Mount:
         self._process = os.getpid()
 
     def unmount(self, lazy: bool = False) -> None:
-        """Unmounts; a second call does nothing.
+        """Unmounts; a second call does nothing, nor does one where somebody else has unmounted it.
 
         Args:
             lazy: detach the mount also while files in it are open; it ends when they are closed.
@@ -54,10 +54,16 @@ class Mount:
         """
         if not self._is_mounted:
             return
-        run("umount", [*(["--lazy"] if lazy else []), self.path])
+        try:
+            run("umount", [*(["--lazy"] if lazy else []), self.path])
+        except Error:
+            # Somebody else may have unmounted it.
+            if self.path in {info.path for info in mounts()}:
+                raise
         self._is_mounted = False
         if self._made:
-            self.path.rmdir()
+            with suppress(FileNotFoundError):
+                self.path.rmdir()
 
     def __enter__(self) -> Path:
         return self.path

@@ -186,6 +186,11 @@ class PackageTest(unittest.TestCase):
         with ffrfs.mount(locked, password="open sesame") as path:
             self.assertEqual((path / "0003.bin").read_bytes(), (self.loose / "0003.bin").read_bytes())
 
+    def test_a_mount_that_somebody_else_has_unmounted_ends_without_an_error(self):
+        with ffrfs.mount(self.container) as path:
+            subprocess.run([FFRFS, "umount", path], check=True)
+        self.assertFalse(path.exists(), "its temporary directory is removed")
+
     def test_a_password_with_a_newline_is_refused_and_not_cut_there(self):
         for wrong in ("open sesame\n", "a\nb", "a\r"):
             with self.subTest(wrong), self.assertRaisesRegex(ValueError, "newline"):
@@ -226,7 +231,8 @@ class PackageTest(unittest.TestCase):
         for wrong, said in (([1, SAMPLES + 5], f"^there is no sample {SAMPLES + 5}"), ([1 << 64], f"^there is no sample {1 << 64}"),
                             ([-1], "^-1 is not"), ([1, 1.5], "^1.5 is not"), ([True], "^True is not"),
                             (["0001.bin", "absent/x"], f"^{path}/absent/x: "), ([path / "0002.bin", "."], "is no sample"),
-                            ([self.container], "does not lie in the mount"), (["a\nb"], "newline")):
+                            ([self.container], "does not lie in the mount"), (["a\nb"], "newline"), (["a\r"], "newline"),
+                            (["../x"], "does not lie in the mount")):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said) as caught:
                 ffrfs.warmup(path, wrong)
             self.assertNotIn("standard input", str(caught.exception))
