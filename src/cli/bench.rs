@@ -44,8 +44,13 @@ pub(super) struct BenchArgs {
     /// Containers, mounts or directories; each is measured, and shown beside the others
     #[arg(required = true, value_name = "SOURCE|URL|MOUNTPOINT|DIRECTORY")]
     targets: Vec<PathBuf>,
-    /// In what order files are read, and by which threads
-    #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["sequential", "shuffled", "loader"])]
+    /// In what order files are read, and by which threads; several are separated by commas
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_delimiter = ',',
+        default_value = "sequential,shuffled,loader"
+    )]
     mode: Vec<Mode>,
     /// Threads of `shuffled`, workers of `loader` [default: as many as CPUs]
     #[arg(short = 'j', long, value_name = "N")]

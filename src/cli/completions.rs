@@ -22,7 +22,7 @@ Examples:
 
 /// Print a script for the completion of command lines in a shell
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = "ffrfs completions <SHELL>")]
 pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", required_unless_present = "offer")]
@@ -63,6 +63,7 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
         (None, Some(ShellName::Fish)) => {
             generate(Shell::Fish, &mut visible(), "ffrfs", &mut out);
             out.extend_from_slice(include_bytes!("completions/offer.fish"));
+            out.extend_from_slice(fish_words().as_bytes());
         }
         (None, None) => {}
     }
@@ -112,6 +113,24 @@ const STAND_INS: [(ValueHint, &str, &str); 4] = [
     (ValueHint::EmailAddress, ":_email_addresses'", ":_ffrfs_settings'"),
     (ValueHint::Url, ":_urls'", ":_ffrfs_mounts_and_files'"),
 ];
+
+/// What clap's script for fish leaves out: the values of a command's first word, and the commands that `help` takes.
+fn fish_words() -> String {
+    let offered = |command: &str, words: &str| {
+        let place = format!(
+            "__fish_ffrfs_using_subcommand {command}; and test (count (commandline -opc)) -lt 3"
+        );
+        format!("complete -c ffrfs -n \"{place}\" -f -a \"{words}\"\n")
+    };
+    let program = visible();
+    let names: Vec<_> = program.get_subcommands().map(Command::get_name).collect();
+    let first_words = program.get_subcommands().filter_map(|command| {
+        let values = command.get_positionals().next()?.get_possible_values();
+        let words: Vec<_> = values.iter().map(|value| value.get_name().to_owned()).collect();
+        (!words.is_empty()).then(|| offered(command.get_name(), &words.join(" ")))
+    });
+    first_words.chain([offered("help", &names.join(" "))]).collect()
+}
 
 fn zsh() -> Vec<u8> {
     let hint_of = |arg: &Arg| {

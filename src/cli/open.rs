@@ -296,7 +296,7 @@ impl OpenArgs {
 
 fn ask_password(source: &dyn Display) -> Result<Option<Secret>, Failure> {
     let source = one_line(source.to_string());
-    let question = format!("Password for {source} (none: Enter): ");
+    let question = format!("Password for {source} (Enter for none): ");
     let answer = rpassword::prompt_password(question);
     let answer = match answer {
         // Ctrl-D.

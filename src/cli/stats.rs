@@ -25,7 +25,7 @@ pub(super) struct StatsArgs {
     /// Print one JSON object; with --watch one per line
     #[arg(long)]
     json: bool,
-    /// Print a line every SECONDS, with what was done since the line before
+    /// Print a line every SECONDS, with what was done since the line before; needs MOUNTPOINT
     #[arg(long, value_name = "SECONDS", value_parser = super::seconds::seconds, requires = "target")]
     watch: Option<Duration>,
 }

@@ -10,7 +10,7 @@ const AFTER_HELP: &str = "\
 The mount must not have been made with --restarts 0, and its requests must come through /dev/fuse \
 (Linux 6.9 or newer; transport=devfuse where io_uring is on). Readers notice nothing: open files, \
 mappings and working directories go on. If the new program cannot serve the dataset, or does not \
-begin to within 10 minutes, the former one goes on, and the exit code is 5. Ctrl-C ends the wait, \
+start to serve it within 10 minutes, the former one goes on, and the exit code is 5. Ctrl-C ends the wait, \
 not the upgrade.
 
 Examples:

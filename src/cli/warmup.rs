@@ -131,7 +131,7 @@ fn say_begun(begun: u64, before: &Figures, end: &Figures) {
     say(format_args!("{} warmed up, {bytes} read", counted(warm, "sample")));
     if skipped > 0 {
         say(format_args!(
-            "{} not fetched ahead (compressed, with holes or too large for the memory: fetched when they are read; or not \
+            "{} not fetched ahead (compressed, with holes or too large for the memory: fetched when read; or not \
              shown by this mount)",
             one_or_many(skipped, "sample is", "samples are")
         ));

@@ -11,7 +11,10 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
     let arg = plain(&text(error, ContextKind::InvalidArg));
     let value = text(error, ContextKind::InvalidValue);
     // What has no name is told by its value.
-    let shown = if value.is_empty() { "''" } else { &value };
+    let shown = match value.is_empty() || value.ends_with(':') {
+        true => &format!("'{value}'"),
+        false => &value,
+    };
     let named = if arg.starts_with('-') { format!("{arg} {shown}") } else { value.clone() };
     let said = match error.kind() {
         ErrorKind::InvalidValue if value.is_empty() && arg.starts_with('-') => {

@@ -103,9 +103,10 @@ impl IndexOptions {
                     (None, Some(cache)) => {
                         cache.decode(format, watched.as_ref(), (&key, self.may_write()), options)
                     }
-                    (None, None) => {
-                        Ok(Err("not decoded to a cache directory: there is none".to_owned()))
-                    }
+                    (None, None) => Ok(Err(
+                        "not decoded to a cache directory: there is none (--cache-dir names one)"
+                            .to_owned(),
+                    )),
                 };
                 watch.end();
                 if watch.is_cancelled() {

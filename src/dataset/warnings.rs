@@ -40,8 +40,8 @@ pub(crate) fn said_once<'a>(
     let text = |Said { container, warning, others, more }| {
         let text = match (others.join(", "), more) {
             (others, 0) if others.is_empty() => warning.to_owned(),
-            (others, 0) => format!("{warning} (so it is in {others})"),
-            (others, more) => format!("{warning} (so it is in {others} and {more} more)"),
+            (others, 0) => format!("{warning} (the same in {others})"),
+            (others, more) => format!("{warning} (the same in {others} and {more} more)"),
         };
         (container, text)
     };

@@ -121,7 +121,8 @@ fn check_places(args: &Pack) -> Result<(), Failure> {
 
 fn is_named_ffrecord(path: &Path) -> bool {
     let endings = WriteFfRecord.extensions();
-    path.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known))
+    path.extension()
+        .is_some_and(|ending| endings.iter().any(|known| ending.eq_ignore_ascii_case(known)))
 }
 
 /// Whether a name ends as files that people know, of formats that nothing here reads or writes.

@@ -360,4 +360,12 @@ fn fish_completes_commands_options_values_and_files() {
     completes(&offer);
     completes_what_the_program_knows(&offer);
     assert!(offer(&["ffrfs", "mount", "da"]).contains("data.ffr"));
+    for (line, word) in
+        [(["cache", ""], "verify"), (["completions", ""], "zsh"), (["help", "m"], "mount")]
+    {
+        let offered = offer(&[&["ffrfs"], &line[..]].concat());
+        assert!(offered.contains(word) && !offered.contains("ffrfs.fish"), "{line:?}: {offered:?}");
+    }
+    let url = offer(&["ffrfs", "cache", "add", ""]);
+    assert!(!url.contains("verify"), "{url:?}");
 }

@@ -208,12 +208,16 @@ fn say_renamed(catalog: &Catalog, request: &MountRequest) {
         true => "ffrfs ls -R with the same options shows them",
         false => "`renamed` in .ffrfs/info.json of the mount has examples",
     };
+    let of = match request.names.selection.is_everything() {
+        true => "",
+        false => " (of all names, selected or not)",
+    };
     match renamed.escaped + renamed.numbered + renamed.hidden {
         0 if catalog.samples() == 0 => {
-            tracing::warn!("the mount is empty: all files are left out ({summary})");
+            tracing::warn!("the mount is empty{of}: {summary}");
         }
-        0 => tracing::info!("not all names are shown: {summary}"),
-        _ => tracing::warn!("some names are shown changed: {summary}; {examples}"),
+        0 => tracing::info!("not all names are shown{of}: {summary}"),
+        _ => tracing::warn!("some names are shown changed{of}: {summary}; {examples}"),
     }
 }
 

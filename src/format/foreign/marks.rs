@@ -76,6 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     (0, b"CDF\x05", "NetCDF of the classic form", EXPORT),
     (0, b"MATLAB 5.0 MAT-file", "a MATLAB file of version 5", EXPORT),
     (0, b"GGUF", "a model in GGUF", LOAD),
+    (0, b"SIMPLE  =                    T", "a FITS file", EXPORT),
     (128, b"DICM", "a DICOM image", KEEP),
     (0, b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL image", KEEP),
     (0, b"\xde\xc0\xef\xbe", "the lock file of an LMDB database", "name its data.mdb"),
@@ -85,7 +86,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         0,
         b"version https://git-lfs.github.com/",
-        "a pointer of Git LFS and not the file itself",
+        "only a pointer of Git LFS to the file",
         "git lfs pull fetches the file",
     ),
     (0, b"\x7fELF", PROGRAM.0, PROGRAM.1),
