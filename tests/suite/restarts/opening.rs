@@ -133,6 +133,8 @@ fn a_daemon_whose_supervisor_dies_while_it_opens_goes_on_alone() {
             next != 0
         });
         kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+        // Until it has ended, the next daemon can tell it something.
+        wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         source.go_on();
         assert_eq!(next_after(&mount, mount.pid()), next, "{}", mount.log());
         // It answers before it logs.
