@@ -110,7 +110,7 @@ def mount(
     Args:
         source: a container, a directory of containers, a glob or brace list, a URL such as
             ``s3://bucket/train.ffr``, or several of them.
-        path: the mount point, which must exist; without it a new temporary directory, removed at the end.
+        path: the mount point, which must exist; without it a new temporary directory, which :meth:`Mount.unmount` removes.
         password: of encrypted members. It reaches the program through a pipe, not the command line.
         options: those of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,
             ``allow_other=True``; a list gives an option several times, such as ``include=["*.jpg", "*.png"]``.

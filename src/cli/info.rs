@@ -229,7 +229,7 @@ fn describe(report: &Report) -> String {
     let kinds: Vec<_> =
         report.looks_like.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
     if !kinds.is_empty() {
-        lines.push(format!("looks like: {} of the samples looked at", kinds.join(", ")));
+        lines.push(format!("looks like: {} (of the samples looked at)", kinds.join(", ")));
     }
     if report.looks_like.contains_key("Python pickle") {
         lines.push(

@@ -231,7 +231,10 @@ fn busy(mount: &Mount) -> String {
     let within: Vec<String> = within.iter().map(|it| it.target.display().to_string()).collect();
     match within.as_slice() {
         [] => {
-            "files in it are open (fuser -vm lists who has them); -z detaches it anyway".to_owned()
+            let path = mount.target.display();
+            format!(
+                "files in it are open, or programs work in it (fuser -vm {path} lists them); -z detaches it anyway"
+            )
         }
         within => format!("unmount first what is mounted in it: {}", within.join(", ")),
     }

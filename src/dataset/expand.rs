@@ -149,7 +149,10 @@ fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         let endings: Vec<_> =
             format::FORMATS.iter().flat_map(|format| format.extensions()).collect();
         let endings: Vec<_> = endings.iter().map(|ending| format!("*.{ending}")).collect();
-        let why = format!("the directory holds no file of a known format ({})", endings.join(", "));
+        let why = format!(
+            "the directory holds no container (ffrfs pack makes one of its files); known are {}",
+            endings.join(", ")
+        );
         return Err(unreadable(io::Error::new(io::ErrorKind::NotFound, why)));
     }
     leave_out_copies(&mut found, PathBuf::clone);

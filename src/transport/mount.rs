@@ -483,6 +483,8 @@ fn hint(error: &io::Error) -> &'static str {
         "; root must let you open /dev/fuse (Debian: chmod 666 /dev/fuse)"
     } else if said.contains("could not determine username") {
         "; fusermount3 mounts only for users that /etc/passwd has: add this one, or mount as root"
+    } else if said.contains("mount failed") {
+        "; `ffrfs doctor` says what this user lacks"
     } else if said.contains("no write access") || error.kind() == io::ErrorKind::PermissionDenied {
         "; the mount point must be a directory that you may write to"
     } else {

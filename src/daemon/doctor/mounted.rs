@@ -140,7 +140,8 @@ fn bad(name: &str, target: &Path, stats: &MountStats) -> Check {
         (0, 0) => Check::ok(check, "none was met"),
         (samples, containers) => {
             let list = target.join(CONTROL_DIRECTORY).join("bad");
-            let advice = format!("{} says which and why; ffrfs verify checks all", list.display());
+            let advice =
+                format!("{} says which and why; ffrfs verify SOURCE checks all", list.display());
             Check::note(check, format!("{samples}, and containers: {containers}"), advice)
         }
     }

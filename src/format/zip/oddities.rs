@@ -53,6 +53,6 @@ impl Oddities {
     }
 }
 
-const ENCRYPTED: &str = "encrypted: EIO without a password";
+const ENCRYPTED: &str = "encrypted: unreadable without a password (--password-file)";
 const UNREAD: &str = "encrypted in a way that ffrfs does not read: EIO";
 const BACKSLASHES: &str = "backslashes, as programs on Windows write them: shown as paths";

@@ -142,7 +142,7 @@ impl TreeWriter<'_> {
         let Some(first) = in_the_way.first() else { return Ok(missing) };
         let and_more = match in_the_way.len() {
             1 => String::new(),
-            count => format!(" and {} more", count - 1),
+            count => format!(", and so do {} more", count - 1),
         };
         let why = format!(
             "exists already{and_more}; nothing was written (--overwrite replaces files, --resume \
