@@ -1,10 +1,14 @@
 //! `memory=`: how much memory a mount may use, and how that is shared out.
 
+use crate::io::memory::heap;
 use crate::io::process::cgroup::total_bytes;
 
 /// The default: this share of the host's memory, but at most this many bytes.
 const DEFAULT_PERCENT: u64 = 5;
 const DEFAULT_BYTES: u64 = 512 << 20;
+/// Where address space is limited, at most one part of it in so many: a mount that runs out of it refuses reads, and threads,
+/// the heap and decoders need far more than the caches.
+const ADDRESS_SPACE: u64 = 8;
 /// One part in so many is for samples that are being fetched for a waiting reader.
 const FETCHING: u64 = 8;
 /// The most for requests and their answers.
@@ -26,9 +30,15 @@ impl Limit {
         match limit {
             Some(Limit::Bytes(bytes)) => bytes,
             Some(Limit::Percent(percent)) => total / 100 * percent,
-            None => (total / 100 * DEFAULT_PERCENT).min(DEFAULT_BYTES),
+            None => default_bytes(total, heap::limit_bytes().ok().flatten()),
         }
     }
+}
+
+/// What a mount may take by default of so much memory and, if that is limited, address space.
+fn default_bytes(total: u64, address_space: Option<u64>) -> u64 {
+    let most = (total / 100 * DEFAULT_PERCENT).min(DEFAULT_BYTES);
+    address_space.map_or(most, |limit| most.min(limit / ADDRESS_SPACE))
 }
 
 /// Of a mount's memory: for requests and their answers.
@@ -134,6 +144,14 @@ mod tests {
         }
         assert_eq!(Limit::bytes(Some(Limit::Percent(100))), total_bytes() / 100 * 100);
         assert!(Limit::bytes(None) <= DEFAULT_BYTES);
+    }
+
+    #[test]
+    fn the_default_is_a_small_part_of_the_memory_and_of_a_limited_address_space() {
+        assert_eq!(default_bytes(100 << 30, None), DEFAULT_BYTES);
+        assert_eq!(default_bytes(2000 << 20, None), 100 << 20);
+        assert_eq!(default_bytes(100 << 30, Some(400 << 20)), 50 << 20);
+        assert_eq!(default_bytes(100 << 20, Some(400 << 20)), 5 << 20);
     }
 
     #[test]

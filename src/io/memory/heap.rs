@@ -148,8 +148,16 @@ fn check(bytes: usize) -> io::Result<()> {
 /// # Errors
 /// The limit cannot be read.
 pub fn is_limited() -> io::Result<bool> {
+    limit_bytes().map(|limit| limit.is_some())
+}
+
+/// The address space that this process may have (`ulimit -v`); `None`: there is no limit.
+///
+/// # Errors
+/// The limit cannot be read.
+pub fn limit_bytes() -> io::Result<Option<u64>> {
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
-    Ok(limit != RLIM_INFINITY)
+    Ok((limit != RLIM_INFINITY).then_some(limit))
 }
 
 #[cfg(test)]
