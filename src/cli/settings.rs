@@ -13,7 +13,7 @@ pub(super) struct LiveSettingsArgs {
     /// When a sample is checked before it is given out [default: always]
     #[arg(long, value_name = "WHEN", help_heading = "Checks")]
     verify: Option<VerifyWhen>,
-    /// Memory for everything: requests, reads, caches [default: 5% of the host's memory, at most 512M]
+    /// Memory for everything: requests, reads, caches [default: 5% of the host's memory, at most 512M and an eighth of ulimit -v]
     #[arg(long, value_name = "SIZE|N%", value_parser = memory::limit)]
     memory: Option<memory::Limit>,
     /// The part of it for the caches: samples and blocks that were read ahead [default: the rest]
