@@ -46,15 +46,20 @@ pub(crate) fn for_requests(memory: u64) -> u64 {
     (memory / 4).min(MAX_REQUEST_BYTES)
 }
 
+/// Of a mount's memory: for samples that are being fetched for a waiting reader.
+pub(crate) fn for_fetching(memory: u64) -> u64 {
+    memory / FETCHING
+}
+
 /// Of a mount's memory: for the caches, which hold bytes that were read and not requested yet.
 pub(crate) fn for_cache(memory: u64) -> u64 {
-    memory - for_requests(memory) - memory / FETCHING
+    memory - for_requests(memory) - for_fetching(memory)
 }
 
 /// As [`for_cache`], where buffers for requests hold `requests` bytes until the unmount; if too little is left,
 /// the least memory that would do.
 pub(crate) fn for_cache_beside(requests: u64, memory: u64) -> Result<u64, u64> {
-    let rest = memory - memory / FETCHING;
+    let rest = memory - for_fetching(memory);
     match rest.checked_sub(for_requests(memory).max(requests)) {
         Some(bytes) if bytes > 0 => Ok(bytes),
         _ => Err((requests + 1).div_ceil(FETCHING - 1).saturating_mul(FETCHING)),
@@ -157,7 +162,7 @@ mod tests {
     #[test]
     fn the_parts_of_the_memory_are_no_more_than_the_whole() {
         for memory in [0, 1, 1 << 20, 512 << 20, 64 << 30] {
-            let parts = for_requests(memory) + for_cache(memory) + memory / FETCHING;
+            let parts = for_requests(memory) + for_cache(memory) + for_fetching(memory);
             assert!(parts <= memory, "{memory}");
         }
     }

@@ -252,6 +252,9 @@ impl State {
         if let Some(bytes) = cache {
             tuning.set_cache_bytes(bytes);
         }
+        if let Some(bytes) = memory {
+            tuning.set_fetching_bytes(memory::for_fetching(bytes));
+        }
         if let Some(when) = wanted.verify {
             tuning.set_verify(when);
         }

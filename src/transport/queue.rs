@@ -10,8 +10,9 @@ use super::wire::op;
 use super::workers::Workers;
 use crate::io::Buffer;
 use crate::io::ring::{self, Event, InHeader, Ring};
-use crate::vfs::{Errno, Fetch, Operation, Vfs};
+use crate::vfs::{Errno, Fetch, Operation, Task, Vfs};
 use read::{Job, Ready, State};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,10 @@ pub(super) struct QueueThread {
     ops: Arc<Ops>,
     vfs: Arc<Vfs>,
     slots: Vec<State>,
+    /// Slots whose reads are in the ring.
+    reading: usize,
+    /// Reads that wait until those in the ring give memory back, with their slots and requests. None, if none is in the ring.
+    held: VecDeque<(usize, u64, Box<Task>)>,
     /// Fetches that no request waits for yet, and how many bytes of each have arrived. Their numbers in the ring follow
     /// those of the slots.
     ahead: Vec<Option<(Fetch, usize)>>,
@@ -56,7 +61,21 @@ impl QueueThread {
         let ahead = (0..AHEAD).map(|_| None).collect();
         let workers = Workers::new(1);
         let ahead_slowly = Arc::default();
-        Self { ring, ops, vfs, slots, ahead, ahead_slowly, ready, workers, slow, arrived: None }
+        let held = VecDeque::new();
+        Self {
+            ring,
+            ops,
+            vfs,
+            slots,
+            reading: 0,
+            held,
+            ahead,
+            ahead_slowly,
+            ready,
+            workers,
+            slow,
+            arrived: None,
+        }
     }
 
     /// Serves until the kernel has closed all slots.

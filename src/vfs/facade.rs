@@ -40,9 +40,9 @@ impl Vfs {
     #[must_use]
     pub fn new(dataset: Dataset, catalog: Catalog, store: Store, options: Options) -> Self {
         let (count, bytes) = (dataset.len(), dataset.data_bytes());
-        let Options { cache_bytes, concurrency, threads, .. } = options;
-        let at_a_time = (concurrency, threads);
-        let memory = Arc::new(Memory::new(cache_bytes, count, bytes, at_a_time, store.profile()));
+        let Options { cache_bytes, fetching_bytes, concurrency, threads, .. } = options;
+        let (caps, at_a_time) = ((cache_bytes, fetching_bytes), (concurrency, threads));
+        let memory = Arc::new(Memory::new(caps, (count, bytes), at_a_time, store.profile()));
         let samples = Arc::new(Samples::new(dataset, store, options.verify));
         let trace = Arc::new(Trace::default());
         let namespace = Arc::new(Namespace::new(Arc::clone(&samples), catalog, &options));
@@ -348,6 +348,12 @@ impl Vfs {
     /// Takes an answer back once it was sent.
     pub fn finish(&self, reply: Reply) {
         self.reader.finish(reply);
+    }
+
+    /// Takes the right to memory for what a task fetches that [`Task::needs_room`]. Without it, the task is to be fetched later;
+    /// one that `is_alone` goes on without it: a sample may be larger than all that there is.
+    pub fn take_room(&self, task: &mut Task, is_alone: bool) -> bool {
+        self.reader.take_room(task) || is_alone
     }
 
     /// Gives a task's memory back while it waits in a queue to be fetched.

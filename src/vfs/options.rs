@@ -26,6 +26,8 @@ pub struct Options {
     pub verify: Verify,
     /// Hard cap of what is held in memory, in bytes: blocks, samples, what is being fetched ahead.
     pub cache_bytes: u64,
+    /// Memory for samples that readers wait for while the disk gives them, in bytes, beside `cache_bytes`.
+    pub fetching_bytes: u64,
     /// How much of what is announced and not read yet may be put into the kernel's page cache, in bytes.
     pub kernel_bytes: u64,
     /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
@@ -71,6 +73,7 @@ impl Default for Options {
         Self {
             verify: Verify::Always,
             cache_bytes: 256 << 20,
+            fetching_bytes: 64 << 20,
             kernel_bytes: 1 << 30,
             io: "buffered",
             log: String::new(),

@@ -3,13 +3,15 @@
 mod compressed;
 
 use crate::common::{
-    Mount, ffrfs, for_each_transport, noise, one_of, peak_memory_bytes, run, temp_dir, wait_until,
+    Mount, drop_cached, ffrfs, for_each_transport, noise, one_of, peak_memory_bytes, run, temp_dir,
+    wait_until,
 };
 use ffrfs::format::ffrecord::header_bytes;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// A sample of zeros, with its number and the place at every multiple of [`STEP`] bytes.
@@ -128,27 +130,100 @@ fn sixty_four_readers_of_samples_that_are_kept_whole_stay_within_the_cap_and_90_
     write_sparse(&container, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["cache_size=32M"]);
-        std::thread::scope(|scope| {
-            for reader in 0..64u64 {
-                let (mount, samples) = (&mount, &samples);
-                scope.spawn(move || {
-                    for step in 0..8 {
-                        // Only a part of each: the rest waits in the cache until it has to go.
-                        let sample = &samples[((reader * 2 + step * 17) % 128) as usize];
-                        let path = mount.path(format!("{:06}", sample.number));
-                        let offset = (reader * 300_007 + step * 1_000) % (LENGTH - 5_000);
-                        let mut bytes = vec![0; 5_000];
-                        File::open(path).unwrap().read_exact_at(&mut bytes, offset).unwrap();
-                        assert!(bytes == sample.bytes(offset, offset + 5_000), "at {offset}");
-                    }
-                });
-            }
-        });
+        read_parts(&mount, &samples, 8);
         let (peak, limit) = (peak_memory_bytes(mount.pid()), CAP + 90_000_000);
         assert!(peak <= limit, "{} MB of {} MB", peak / 1_000_000, limit / 1_000_000);
         let cache = &mount.stats()["cache"];
         assert!(cache["bytes"].as_u64() <= Some(CAP), "{cache}");
         assert!(cache["evictions"].as_u64() > Some(0), "{cache}");
+    });
+}
+
+/// 64 readers that each read a part of so many of 128 samples: the rest waits in the cache until it has to go.
+fn read_parts(mount: &Mount, samples: &[Sparse], steps: u64) {
+    std::thread::scope(|scope| {
+        for reader in 0..64 {
+            scope.spawn(move || {
+                for step in 0..steps {
+                    let sample = &samples[((reader * 2 + step * 17) % 128) as usize];
+                    let path = mount.path(format!("{:06}", sample.number));
+                    let offset = (reader * 300_007 + step * 1_000) % (sample.length - 5_000);
+                    let mut bytes = vec![0; 5_000];
+                    File::open(path).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+                    assert!(bytes == sample.bytes(offset, offset + 5_000), "at {offset}");
+                }
+            });
+        }
+    });
+}
+
+/// Has the disk asked for what is read, as long as `work` goes on: the container's pages are dropped again and again.
+fn while_cold(container: &Path, work: impl FnOnce()) {
+    let container = File::open(container).unwrap();
+    let (working, is_working) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let pause = Duration::from_millis(5);
+            while is_working.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                drop_cached(&container);
+            }
+        });
+        work();
+        drop(working);
+    });
+}
+
+#[test]
+fn sixty_four_readers_of_cold_samples_stay_within_the_memory_of_the_mount() {
+    const MEMORY: u64 = 64 << 20;
+    let directory = temp_dir();
+    let container = directory.path().join("data.ffr");
+    let samples: Vec<_> = (0..128).map(|number| Sparse { number, length: 3_000_000 }).collect();
+    write_sparse(&container, &samples);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &container, &["memory=64M"]);
+        while_cold(&container, || read_parts(&mount, &samples, 20));
+        // Beside it a daemon takes some MB for itself, and each CPU may always have a sample read.
+        let (peak, limit) =
+            (peak_memory_bytes(mount.pid()), MEMORY + 12_000_000 + cpus * 4_000_000);
+        assert!(
+            peak <= limit,
+            "{transport:?}: {} MB of {} MB",
+            peak / 1_000_000,
+            limit / 1_000_000
+        );
+    });
+}
+
+#[test]
+fn readers_that_are_killed_while_they_wait_for_memory_leave_it_to_others() {
+    let directory = temp_dir();
+    let container = directory.path().join("data.ffr");
+    let samples: Vec<_> = (0..128).map(|number| Sparse { number, length: 3_000_000 }).collect();
+    write_sparse(&container, &samples);
+    for_each_transport(|transport| {
+        let mount = Mount::new(transport, &container, &["memory=16M"]);
+        while_cold(&container, || {
+            let start = |number: usize| {
+                let mut cat = Command::new("cat");
+                cat.arg(mount.path(format!("{number:06}"))).stdout(Stdio::piped());
+                cat.stderr(Stdio::null()).spawn().unwrap()
+            };
+            let readers = (0..64).map(start).collect::<Vec<_>>().into_iter().enumerate();
+            let (mut killed, others): (Vec<_>, Vec<_>) =
+                readers.partition(|(number, _)| number % 2 == 1);
+            for (_, reader) in &mut killed {
+                reader.kill().unwrap();
+            }
+            for (number, reader) in others {
+                let bytes = reader.wait_with_output().unwrap().stdout;
+                assert!(bytes == samples[number].bytes(0, samples[number].length), "{number}");
+            }
+            for (_, mut reader) in killed {
+                reader.wait().unwrap();
+            }
+        });
     });
 }
 

@@ -213,6 +213,7 @@ impl MountSettings {
         Options {
             verify: self.live.verify(),
             cache_bytes: self.live.cache_bytes(),
+            fetching_bytes: memory::for_fetching(self.live.memory_bytes()),
             kernel_bytes: cgroup::total_bytes() / 4,
             // Reads that only wait for a store hold no sample yet: to count them would make large samples seem
             // too large to be fetched once.

@@ -232,6 +232,7 @@ impl QueueThread {
     fn bring(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
         job.traced.cancel();
         job.traced.enter(Phase::Store);
+        task.give_room_back();
         self.wait(&mut job);
         let (ready, vfs, unique) = (Arc::clone(&self.ready), Arc::clone(&self.vfs), job.unique);
         let (part, range) = (task.span().part(), task.span().range());
@@ -241,12 +242,24 @@ impl QueueThread {
         });
     }
 
-    /// Reads through the ring, from byte `done` of the task's span.
-    fn fetch(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
+    /// Reads through the ring, from byte `done` of the task's span: as soon as there is memory for it.
+    fn fetch(&mut self, slot: usize, job: Job, mut task: Task, done: usize) {
+        // A read that has begun keeps its memory; of those that are held the first one comes first.
+        let has_room = done > 0
+            || !task.needs_room()
+            || (self.held.is_empty() && self.vfs.take_room(&mut task, self.reading == 0));
+        match has_room {
+            true => self.submit(slot, job, task, done),
+            false => self.hold(slot, job, task),
+        }
+    }
+
+    fn submit(&mut self, slot: usize, mut job: Job, mut task: Task, done: usize) {
         job.traced.enter(Phase::Disk);
         let part = self.vfs.store().part(task.span().part());
         match reads::submit(&mut self.ring, slot, part, task.span(), done) {
             Ok(Submitted::Reading) => {
+                self.reading += 1;
                 self.slots[slot] = State::Reading(job, Box::new(task), done);
             }
             Err(ReadError::Absent) => self.bring(slot, job, task, done),
@@ -263,6 +276,7 @@ impl QueueThread {
         else {
             return;
         };
+        self.reading -= 1;
         let part = self.vfs.store().part(task.span().part());
         match reads::ended(part, task.span(), done, buffer, result) {
             Progress::Partly(done) => self.fetch(slot, job, *task, done),
@@ -270,6 +284,31 @@ impl QueueThread {
                 job.traced.enter(Phase::Verify);
                 let step = self.vfs.resume(*task, fetched);
                 self.drive(slot, job, step);
+            }
+        }
+        self.go_on_with_held();
+    }
+
+    /// Puts a read aside until others give memory back: its own would be too much.
+    fn hold(&mut self, slot: usize, mut job: Job, mut task: Task) {
+        job.traced.enter(Phase::Queue);
+        self.wait(&mut job);
+        self.vfs.shelve(&mut task);
+        self.held.push_back((slot, job.unique, Box::new(task)));
+        self.slots[slot] = State::Parked(job);
+    }
+
+    fn go_on_with_held(&mut self) {
+        while let Some((slot, unique, mut task)) = self.held.pop_front() {
+            // Its reader was interrupted: the slot has another request, or none.
+            if self.slots[slot].unique() != Some(unique) {
+                continue;
+            }
+            if !self.vfs.take_room(&mut task, self.reading == 0) {
+                return self.held.push_front((slot, unique, task));
+            }
+            if let State::Parked(job) = std::mem::replace(&mut self.slots[slot], State::Free) {
+                self.submit(slot, job, *task, 0);
             }
         }
     }

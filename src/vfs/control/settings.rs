@@ -61,6 +61,11 @@ impl Tuning {
         self.prefetch.set_cap_bytes(bytes);
     }
 
+    /// Moves the cap of what is held of samples that readers wait for, in bytes.
+    pub fn set_fetching_bytes(&self, bytes: u64) {
+        self.memory.fetching().set_cap_bytes(bytes);
+    }
+
     pub(in crate::vfs) fn set_transport(&self, name: &'static str, request_bytes: u64) {
         let _ = self.transport.set((name, request_bytes));
     }

@@ -25,18 +25,19 @@ use turns::Turns;
 /// The caches of a mount and what limits them.
 pub(super) struct Memory {
     budget: Budget,
+    fetching: Budget,
     blocks: Arc<Blocks>,
     cache: Arc<SampleCache>,
     turns: Arc<Turns>,
 }
 
 impl Memory {
-    /// Up to `cap_bytes` for a dataset of `samples` samples with `data_bytes` bytes, of which `concurrency`
-    /// are read and `threads` decoded at a time, in a store of this profile.
+    /// Up to `cap_bytes`, and `fetching_bytes` beside them for what is on its way to readers, for a dataset of `samples`
+    /// samples with `data_bytes` bytes, of which `concurrency` are read and `threads` decoded at a time, in a store of
+    /// this profile.
     pub(super) fn new(
-        cap_bytes: u64,
-        samples: u64,
-        data_bytes: u64,
+        (cap_bytes, fetching_bytes): (u64, u64),
+        (samples, data_bytes): (u64, u64),
         (concurrency, threads): (u64, u64),
         profile: &Profile,
     ) -> Self {
@@ -45,11 +46,17 @@ impl Memory {
         let cache = SampleCache::new(budget.clone(), Arc::clone(&blocks), concurrency);
         // One more than CPUs: while one is fetched, the others are decoded.
         let turns = Arc::new(Turns::new(threads as usize + 1, budget.clone()));
-        Self { budget, blocks, cache: Arc::new(cache), turns }
+        let fetching = Budget::new(fetching_bytes);
+        Self { budget, fetching, blocks, cache: Arc::new(cache), turns }
     }
 
     pub(super) fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// What is held for readers while the disk gives it: beside the budget, as no caching decides about it.
+    pub(super) fn fetching(&self) -> &Budget {
+        &self.fetching
     }
 
     pub(super) fn blocks(&self) -> &Arc<Blocks> {

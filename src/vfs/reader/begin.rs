@@ -98,6 +98,7 @@ impl Reader {
             state: State::Stored,
             leader: None,
             turn: None,
+            room: None,
             waits: false,
             has_failed: false,
             is_distrusted: false,

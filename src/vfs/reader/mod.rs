@@ -83,6 +83,12 @@ impl Reader {
         }
     }
 
+    /// Takes the right to memory for what a task fetches; false if too much is being fetched.
+    pub(super) fn take_room(&self, task: &mut Task) -> bool {
+        task.room = self.memory.fetching().reserve(task.span.length() as u64);
+        task.room.is_some()
+    }
+
     /// Gives a task's memory back while it waits in a queue.
     pub(super) fn shelve(&self, task: &mut Task) {
         self.samples.buffers().give(task.span.swap_buffer(Buffer::empty()));

@@ -10,6 +10,7 @@ use crate::vfs::checkpoints::decode::{FullDecode, Stop};
 use crate::vfs::checkpoints::{CheckpointKey, CheckpointStore, Checkpoints};
 use crate::vfs::memory::block_checksums::{BlockChecksumBuilder, BlockChecksums};
 use crate::vfs::memory::blocks::BlockLeader;
+use crate::vfs::memory::budget::Reservation;
 use crate::vfs::memory::cache::Leader;
 use crate::vfs::memory::chunk::Chunk;
 use crate::vfs::memory::in_flight::InFlightRead;
@@ -91,6 +92,8 @@ pub struct Task {
     pub(super) leader: Option<Leader>,
     /// While an interval is fetched and decoded, or waits for that.
     pub(super) turn: Option<Turn>,
+    /// For the memory that it is fetched into, where no other right covers that.
+    pub(super) room: Option<Reservation>,
     /// Whether the machine has decided what to wait for.
     pub(super) waits: bool,
     /// Whether a fetch has failed before.
@@ -190,6 +193,18 @@ impl Task {
     #[must_use]
     pub fn is_long(&self) -> bool {
         matches!(self.state, State::Checksum(_) | State::Decode(_))
+    }
+
+    /// Whether it will be fetched into memory that no right covers yet: neither of a block or a turn, nor as a loan.
+    #[must_use]
+    pub fn needs_room(&self) -> bool {
+        let has_right = self.room.is_some() || self.turn.is_some() || self.span.has_loan();
+        !has_right && !matches!(self.state, State::Block(_))
+    }
+
+    /// Gives up the right that [`crate::vfs::Vfs::take_room`] gave: the bytes are not on this machine, and come later.
+    pub fn give_room_back(&mut self) {
+        self.room = None;
     }
 
     /// Does the file I/O or the decoding of a [`Step::Work`]: the thread may block, or be busy for long.
