@@ -250,7 +250,7 @@ impl DecodedCache {
         Ok(decoded)
     }
 
-    /// Makes the directory, and space in it for the decoded bytes, which are at least `stored_bytes`.
+    /// Makes the directory, and space in it for the decoded bytes, which are hardly ever fewer than `stored_bytes`.
     fn prepare(&self, stored_bytes: u64) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         if !self.is_private() {

@@ -8,5 +8,7 @@ mod indexer;
 #[cfg(test)]
 mod tests;
 
-pub use index::{INTERVAL_BYTES, Interval, Intervals, MAX_INTERVAL_BYTES, Order, StreamIndex};
+pub use index::{
+    INTERVAL_BYTES, Interval, Intervals, MAX_INTERVAL_BYTES, MAX_STORED_BYTES, Order, StreamIndex,
+};
 pub use indexer::{FREE_BYTES, MAX_DECODED_BYTES, MAX_RATIO};

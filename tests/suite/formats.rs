@@ -6,6 +6,7 @@ mod compressed;
 mod damage;
 mod encrypted;
 mod hdf5;
+mod holes;
 mod index;
 mod keyed;
 mod nested;

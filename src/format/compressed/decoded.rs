@@ -185,10 +185,10 @@ impl DecodedSource {
         }
         drop(limit);
         self.recent.get(self.container, (interval.number, length_bytes), || {
-            let mut stored = vec![0; length(&interval.stored)];
+            let mut stored = zeros(length(&interval.stored))?;
             self.stored.read_exact_at(&mut stored, interval.stored.start)?;
             // At most MAX_INTERVAL_BYTES.
-            let mut decoded = vec![0; length(&interval.decoded)];
+            let mut decoded = zeros(length(&interval.decoded))?;
             let done = self.stream.decode(interval.number, &stored, &mut decoded);
             done.map_err(io::Error::other)?;
             Ok(decoded)
@@ -200,6 +200,13 @@ fn too_often() -> io::Error {
     io::Error::other(
         "its structure lies so scattered that opening it would decode the stream many times: decompress it first",
     )
+}
+
+fn zeros(length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| ErrorKind::OutOfMemory)?;
+    bytes.resize(length, 0);
+    Ok(bytes)
 }
 
 fn length(range: &Range<u64>) -> usize {
@@ -237,10 +244,7 @@ impl Source for DecodedSource {
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
         let is_there = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= self.len());
         let length = usize::try_from(length_bytes).ok().filter(|_| is_there);
-        let length = length.ok_or(ErrorKind::UnexpectedEof)?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length).map_err(|_| ErrorKind::OutOfMemory)?;
-        bytes.resize(length, 0);
+        let mut bytes = zeros(length.ok_or(ErrorKind::UnexpectedEof)?)?;
         self.read_exact_at(&mut bytes, offset_bytes)?;
         Ok(Box::new(bytes))
     }

@@ -19,6 +19,9 @@ use std::{fmt, io};
 pub const INTERVAL_BYTES: u64 = 4 << 20;
 /// How far apart they may be: one interval is decoded, and kept, to read any byte of it.
 pub const MAX_INTERVAL_BYTES: u64 = 64 << 20;
+/// How long an interval may be as stored: all of it is read at once. No encoder makes bytes twice as long; skippable
+/// frames and empty blocks, which decode to nothing, may have any length.
+pub const MAX_STORED_BYTES: u64 = 2 * MAX_INTERVAL_BYTES;
 
 const MAGIC: [u8; 8] = *b"FFRSTRM\0";
 const VERSION: u32 = 2;
@@ -380,7 +383,8 @@ impl StreamIndex {
             && self.rows.is_empty() == (self.decoded_bytes == 0)
             && self.rows.iter().zip(next).all(|(row, next)| {
                 let length = next.decoded.checked_sub(row.decoded);
-                row.stored <= next.stored
+                let stored = next.stored.checked_sub(row.stored);
+                stored.is_some_and(|stored| stored <= MAX_STORED_BYTES)
                     && length.is_some_and(|length| (1..=MAX_INTERVAL_BYTES).contains(&length))
                     && row.state_end <= next.state_end
             })

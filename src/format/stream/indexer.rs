@@ -1,6 +1,6 @@
 //! The pass over a compressed stream that makes its index.
 
-use super::index::{MAX_INTERVAL_BYTES, Row, StreamIndex};
+use super::index::{MAX_INTERVAL_BYTES, MAX_STORED_BYTES, Row, StreamIndex};
 use crate::format::codec::{Codec, ENDS_EARLY, decoder};
 use crate::format::counted;
 use crate::format::{DecodeError, Decoder, Error, Progress, Result, Source};
@@ -111,7 +111,7 @@ impl<'a> Indexer<'a> {
                 Ok(step) => step,
                 Err(DecodeError::Damaged(why)) if why == ENDS_EARLY && self.may_be_cut => {
                     self.index.is_cut = true;
-                    return Ok(self.finish());
+                    return self.finish();
                 }
                 Err(DecodeError::Damaged(why)) if why == ENDS_EARLY => {
                     return Err(self.refuse(why, CUT_HINT));
@@ -124,18 +124,21 @@ impl<'a> Indexer<'a> {
             self.input_at = self.input_at.saturating_add(step.taken);
             self.index.stored_bytes = self.index.stored_bytes.saturating_add(step.taken as u64);
             self.take(output.get(..step.given).unwrap_or_default(), on_bytes)?;
+            self.check_stored()?;
             if step.is_end {
-                return Ok(self.finish());
+                return self.finish();
             }
             self.mark()?;
         }
     }
 
-    fn finish(mut self) -> StreamIndex {
+    fn finish(mut self) -> Result<StreamIndex> {
         self.end_interval();
+        // The last one has all that decodes to nothing behind it.
+        self.check_stored()?;
         self.index.rows.shrink_to_fit();
         self.index.states.shrink_to_fit();
-        self.index
+        Ok(self.index)
     }
 
     /// Reads on when all was taken: decoders take all that they are given, or stop where they may checkpoint.
@@ -192,15 +195,34 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
+    /// An interval is read as a whole: what decodes to nothing must not make it as long as the file.
+    fn check_stored(&self) -> Result<()> {
+        let stored = self.open_stored_bytes();
+        if stored <= MAX_STORED_BYTES || !self.needs_checkpoints {
+            return Ok(());
+        }
+        let (stored, decoded) = (counted(stored, "byte"), self.open_bytes());
+        let found = format!("{stored} of the stream, which decode to {decoded}, without one");
+        Err(no_checkpoints(self.source, self.index.codec, self.index.stored_bytes, found))
+    }
+
     /// Length of the interval that is not complete yet.
     fn open_bytes(&self) -> u64 {
         let start = self.index.rows.last().map_or(0, |row| row.decoded);
         self.index.decoded_bytes.saturating_sub(start)
     }
 
-    /// Ends the interval if it is long enough and the next one can begin here.
+    /// Its length as stored. A stream that has decoded to nothing yet has no interval.
+    fn open_stored_bytes(&self) -> u64 {
+        let start = self.index.rows.last().map_or(u64::MAX, |row| row.stored);
+        self.index.stored_bytes.saturating_sub(start)
+    }
+
+    /// Ends the interval if it is long enough, decoded or stored, and the next one can begin here.
     fn mark(&mut self) -> Result<()> {
-        if self.open_bytes() < self.interval_bytes || !self.needs_checkpoints {
+        let is_long = self.open_bytes() >= self.interval_bytes
+            || self.open_bytes() > 0 && self.open_stored_bytes() / 2 >= self.interval_bytes;
+        if !is_long || !self.needs_checkpoints {
             return Ok(());
         }
         let Some(checkpoint) = self.decoder.checkpoint() else { return Ok(()) };

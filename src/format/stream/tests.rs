@@ -1,7 +1,8 @@
 use super::*;
 use crate::format::codec::Codec;
 use crate::format::codec::tests::{streams, text};
-use crate::format::{Checkpoint, Error, MemorySource, Result};
+use crate::format::{Checkpoint, Error, MemorySource, PartName, Result, Source, Table};
+use std::io;
 
 fn source(bytes: &[u8]) -> MemorySource {
     MemorySource::new("stream", bytes.to_vec())
@@ -184,5 +185,103 @@ fn the_states_of_a_kept_index_stay_in_its_file_and_decode_as_those_in_memory() {
             let source = MemorySource::new("x", damaged);
             assert!(matches!(StreamIndex::read_kept(&source, range.clone()), Ok(None)), "{at}");
         }
+    }
+}
+
+/// Zeros between other bytes, which take no memory.
+struct Sparse {
+    name: PartName,
+    pieces: Vec<(u64, Vec<u8>)>,
+    length: u64,
+}
+
+impl Source for Sparse {
+    fn name(&self) -> &PartName {
+        &self.name
+    }
+
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+        buf.fill(0);
+        for (at, piece) in &self.pieces {
+            for (place, byte) in (*at..).zip(piece) {
+                let place = place.checked_sub(offset_bytes).and_then(|at| buf.get_mut(at as usize));
+                place.into_iter().for_each(|place| *place = *byte);
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&self, _: u64, _: u64) -> io::Result<Box<dyn Table>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Frames of zstd; after each a skippable frame of so many zeros.
+fn frames_and_holes(frames: &[(&str, u32)]) -> Sparse {
+    let (mut pieces, mut length) = (Vec::new(), 0);
+    for (content, hole) in frames {
+        let mut piece = ::zstd::bulk::compress(content.as_bytes(), 1).unwrap();
+        piece.extend_from_slice(&0x184D_2A50_u32.to_le_bytes());
+        piece.extend_from_slice(&hole.to_le_bytes());
+        let end = length + piece.len() as u64;
+        pieces.push((length, piece));
+        length = end + u64::from(*hole);
+    }
+    Sparse { name: "holes.zst".into(), pieces, length }
+}
+
+#[test]
+fn bytes_that_decode_to_nothing_make_no_interval_that_is_too_long_to_be_read_at_once() {
+    const LONG: u32 = MAX_STORED_BYTES as u32;
+    let build = |source: &Sparse| {
+        let mut all = Vec::new();
+        let take = &mut |_: u64, given: &[u8]| {
+            all.extend_from_slice(given);
+            Ok(())
+        };
+        let index = StreamIndex::build(source, Codec::Zstd, INTERVAL_BYTES, take);
+        (index, all)
+    };
+    for frames in [
+        &[("", LONG), ("one", 0), ("two", 0)][..],
+        &[("one", LONG), ("two", 0)],
+        &[("one", 0), ("two", LONG)],
+        &[("one", 0), ("two", LONG / 2), ("", LONG / 2)],
+    ] {
+        let source = frames_and_holes(frames);
+        let error = build(&source).0.unwrap_err();
+        assert!(matches!(error, Error::NoCheckpoints { .. }), "{error}");
+        let mut all = Vec::new();
+        StreamIndex::decode_all(&source, Codec::Zstd, &mut |_, given| {
+            all.extend_from_slice(given);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(all, b"onetwo", "{frames:?}");
+    }
+    // Shorter ones only end intervals early.
+    let source = frames_and_holes(&[("frame", LONG / 5)].repeat(12));
+    let (index, all) = build(&source);
+    let index = index.unwrap();
+    assert_eq!(all, b"frame".repeat(12));
+    assert_eq!(index.len(), 12);
+    for number in 0..index.len() {
+        let stored = index.nth(number).unwrap().stored;
+        assert!(stored.end - stored.start <= MAX_STORED_BYTES, "{stored:?}");
+    }
+    assert_eq!(StreamIndex::read(&index.write()), Some(index));
+}
+
+#[test]
+fn a_kept_index_with_an_interval_that_is_too_long_to_be_read_at_once_is_not_read() {
+    let (codec, stream) = streams(&text(1000)).swap_remove(0);
+    let (mut index, _) = build(&stream, codec, 1000).unwrap();
+    for (stored_bytes, is_read) in [(MAX_STORED_BYTES, true), (MAX_STORED_BYTES + 1, false)] {
+        index.stored_bytes = stored_bytes;
+        assert_eq!(StreamIndex::read(&index.write()).is_some(), is_read);
     }
 }

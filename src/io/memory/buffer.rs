@@ -98,14 +98,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// As [`Buffer::try_reserve`], for programs that can as well end.
-    ///
-    /// # Panics
-    /// There is no memory.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.try_reserve(bytes).expect("there is memory for a buffer");
-    }
-
     /// Gives the memory from byte `from` on back to the system, as far as it is whole pages; it is zero when it is used again.
     /// A loan gives nothing back.
     pub fn give_back(&mut self, from: usize) {
@@ -221,9 +213,9 @@ mod tests {
         assert_eq!(buffer.as_slice().as_ptr().align_offset(crate::io::page_bytes()), 0);
         buffer.as_mut_slice()[8191] = 7;
         assert_eq!(buffer.as_slice()[8191], 7);
-        buffer.reserve(8192);
+        buffer.try_reserve(8192).unwrap();
         assert_eq!(buffer.as_slice()[8191], 7);
-        buffer.reserve(8193);
+        buffer.try_reserve(8193).unwrap();
         assert_eq!(buffer.capacity(), 16384);
     }
 
@@ -253,7 +245,7 @@ mod tests {
         assert_eq!(Arc::get_mut(&mut owner).unwrap().as_slice()[7], 1);
         let mut loan = Buffer::lend(&mut owner).unwrap();
         // It grows into memory of its own.
-        loan.reserve(10_000);
+        loan.try_reserve(10_000).unwrap();
         assert!(Arc::get_mut(&mut owner).is_some() && loan.capacity() >= 10_000);
     }
 

@@ -5,7 +5,7 @@ use crate::format::{Checksum, Fault};
 use crate::interrupt::Interrupt;
 use crate::io::Buffer;
 use crate::tools::entries::Entries;
-use crate::tools::reader::{Chunk, OrderedWork, Scratch, Stop, WholeFile, in_order};
+use crate::tools::reader::{Chunk, OrderedWork, Scratch, Stop, WholeFile, in_order, reserve};
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_queue::ArrayQueue;
 
@@ -66,19 +66,23 @@ fn send_chunks(
     buffers: &ArrayQueue<Buffer>,
     messages: &Sender<Message>,
 ) -> bool {
+    let mut lacking = None;
     let read = entries.stream(file, scratch, &mut |chunk| {
         let message = match chunk {
             Chunk::Hole(length) => Message::Hole(length),
             Chunk::Data(bytes) => {
                 let mut buffer = buffers.pop().unwrap_or(Buffer::empty());
-                buffer.reserve(bytes.len());
+                reserve(&mut buffer, bytes.len()).map_err(|fault| {
+                    lacking = Some(fault);
+                    Failure::interrupted()
+                })?;
                 buffer.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
                 Message::Chunk(buffer, bytes.len())
             }
         };
         messages.send(message).map_err(|_| Failure::interrupted())
     });
-    match read {
+    match read.map_err(|stop| lacking.map_or(stop, Stop::Bad)) {
         Ok(()) => messages.send(Message::End(Ok(()))).is_ok(),
         Err(Stop::Bad(fault)) => messages.send(Message::End(Err(fault))).is_ok(),
         Err(Stop::Failed(_)) => false,

@@ -4,7 +4,9 @@ use super::types::{Entries, Entry, EntryKind, EntryMetadata};
 use crate::failure::Failure;
 use crate::format::Fault;
 use crate::interrupt::Interrupt;
-use crate::tools::reader::{Chunk, FileBytes, SPAN_BYTES, Scratch, Stop, TakeChunk, WholeFile};
+use crate::tools::reader::{
+    Chunk, FileBytes, SPAN_BYTES, Scratch, Stop, TakeChunk, WholeFile, reserve,
+};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -201,7 +203,9 @@ impl Entries for DirectoryEntries {
     ) -> Result<Vec<Result<WholeFile, Fault>>, Failure> {
         let sizes = entries.iter().map(|entry| self.entries[*entry].size_bytes as usize);
         let total = sizes.clone().sum();
-        scratch.buffer.reserve(total);
+        if let Err(fault) = reserve(&mut scratch.buffer, total) {
+            return Ok(entries.iter().map(|_| Err(fault.clone())).collect());
+        }
         let mut rest = &mut scratch.buffer.as_mut_slice()[..total];
         let (mut results, mut start) = (Vec::with_capacity(entries.len()), 0);
         for (entry, size) in entries.iter().zip(sizes) {
@@ -229,7 +233,7 @@ impl Entries for DirectoryEntries {
         let fault = |e: io::Error| self.fault(entry, &e);
         let mut file = self.open(entry).map_err(fault)?;
         let mut left = self.entries[entry].size_bytes;
-        scratch.buffer.reserve(SPAN_BYTES as usize);
+        reserve(&mut scratch.buffer, SPAN_BYTES as usize)?;
         while left > 0 {
             let length = left.min(SPAN_BYTES) as usize;
             let target = &mut scratch.buffer.as_mut_slice()[..length];

@@ -3,7 +3,7 @@
 //! Each interval of a compressed stream is decoded once, however many samples lie in it. Imports the reader of single
 //! samples and of spans.
 
-use super::samples::{Hashing, SampleReader};
+use super::samples::{Hashing, SampleReader, reserve};
 use super::together::{Checked, check_extent, decoded_bytes, extent_of, place_in};
 use super::types::{Scratch, Stop};
 use crate::catalog::Located;
@@ -52,12 +52,15 @@ impl<'a> SampleChecker<'a> {
         let length = (range.end - range.start) as usize;
         let most_decoded = span.iter().map(|one| decoded_bytes(&one.sample)).max();
         if span.len() > 1 {
-            scratch.buffer.reserve(length + most_decoded.unwrap_or(0));
-            let target = &mut scratch.buffer.as_mut_slice()[..length];
-            if self.reader.fetch(first, target, range.start).is_ok() {
+            let room = reserve(&mut scratch.buffer, length + most_decoded.unwrap_or(0));
+            let fetch = |()| {
+                let target = &mut scratch.buffer.as_mut_slice()[..length];
+                self.reader.fetch(first, target, range.start)
+            };
+            if room.and_then(fetch).is_ok() {
                 return self.check_in_memory(span, range.start, length, scratch);
             }
-            // One sample may be unreadable; the others are read without it.
+            // One sample may be unreadable, or there is memory for one only: each is read without the others.
         }
         span.iter().map(|one| self.check_one(one, scratch)).collect()
     }
@@ -150,7 +153,10 @@ impl<'a> SampleChecker<'a> {
                         self.reader.interrupt.check()?;
                         let read = self.reader.interval(located, stream, &interval, scratch);
                         let result = read.map(drop);
-                        known().insert(key, result.clone());
+                        // Memory may be there for the next sample.
+                        if !matches!(result, Err(Fault::Lacking(_))) {
+                            known().insert(key, result.clone());
+                        }
                         result
                     }
                 };

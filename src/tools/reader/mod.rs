@@ -19,7 +19,7 @@ mod together;
 mod types;
 
 pub(crate) use check::{CheckedSample, SampleChecker};
-pub(crate) use samples::SampleReader;
+pub(crate) use samples::{SampleReader, reserve};
 pub(crate) use span::{Span, SpanPlan, next_span};
 pub(crate) use threads::{OrderedWork, for_each, in_order, thread_count};
 pub(crate) use types::{

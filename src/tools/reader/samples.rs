@@ -226,7 +226,7 @@ impl<'a> SampleReader<'a> {
         take: &mut TakeStored,
     ) -> Result<(), Stop> {
         let mut at = range.start;
-        buffer.reserve(range.end.saturating_sub(at).min(SPAN_BYTES) as usize);
+        reserve(buffer, range.end.saturating_sub(at).min(SPAN_BYTES) as usize)?;
         while at < range.end {
             self.interrupt.check()?;
             let length = (range.end - at).min(SPAN_BYTES);
@@ -293,9 +293,9 @@ impl<'a> SampleReader<'a> {
         if at.largest_bytes() > MAX_DECODED_BYTES {
             return Err(too_large(at.largest_bytes()).into());
         }
-        let mut stored = vec![0; at.length_bytes as usize];
+        let mut stored = zeros(at.length_bytes)?;
         self.fetch(located, &mut stored, at.offset_bytes)?;
-        scratch.buffer.reserve(at.size_bytes() as usize);
+        reserve(&mut scratch.buffer, at.size_bytes() as usize)?;
         let out = &mut scratch.buffer.as_mut_slice()[..at.size_bytes() as usize];
         shown::decode(self.container(located), located.index, &stored, out)?;
         Ok(take(Chunk::Data(out))?)
@@ -325,7 +325,7 @@ impl<'a> SampleReader<'a> {
                 if size.max(length) > MAX_DECODED_BYTES {
                     return Err(too_large(size.max(length)).into());
                 }
-                let (mut range, mut made) = (Vec::new(), vec![0; size as usize]);
+                let (mut range, mut made) = (Vec::new(), zeros(size)?);
                 self.pieces(located, stream, 0..length, scratch, &mut |chunk| {
                     if let Chunk::Data(bytes) = chunk {
                         range.extend_from_slice(bytes);
@@ -390,18 +390,36 @@ impl<'a> SampleReader<'a> {
         if !scratch.intervals.touch((container, located.index), number) {
             let length = (interval.stored.end - interval.stored.start) as usize;
             let offset = self.opened.dataset.base_of(container) + interval.stored.start;
-            scratch.buffer.reserve(length);
+            reserve(&mut scratch.buffer, length)?;
             let stored = &mut scratch.buffer.as_mut_slice()[..length];
             self.fetch(located, stored, offset)?;
             let decoded = (interval.decoded.end - interval.decoded.start) as usize;
             let mut bytes =
                 scratch.intervals.make_room((container, located.index), number, decoded);
-            bytes.resize(decoded, 0);
+            resize(&mut bytes, decoded)?;
             stream.decode(number, stored, &mut bytes)?;
             scratch.intervals.keep(DecodedInterval { container, number, bytes });
         }
         Ok(scratch.intervals.latest())
     }
+}
+
+/// Makes room for `bytes` bytes; the content may be lost.
+pub(crate) fn reserve(buffer: &mut Buffer, bytes: usize) -> Result<(), Fault> {
+    buffer.try_reserve(bytes).map_err(|_| Fault::no_memory())
+}
+
+fn zeros(length: u64) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    resize(&mut bytes, length as usize)?;
+    Ok(bytes)
+}
+
+fn resize(bytes: &mut Vec<u8>, length: usize) -> Result<(), Fault> {
+    let more = length.saturating_sub(bytes.len());
+    bytes.try_reserve_exact(more).map_err(|_| Fault::no_memory())?;
+    bytes.resize(length, 0);
+    Ok(())
 }
 
 /// A sample that takes so many bytes of memory at once.

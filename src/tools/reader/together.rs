@@ -2,7 +2,7 @@
 //!
 //! Imports the types of this directory, and the reader of single samples.
 
-use super::samples::{Hashing, SampleReader};
+use super::samples::{Hashing, SampleReader, reserve};
 use super::types::{Chunk, FileBytes, Scratch, Stop, WholeFile};
 use crate::catalog::Located;
 use crate::failure::Failure;
@@ -91,10 +91,11 @@ impl SampleReader<'_> {
         let range = extent_of(span);
         let length = (range.end - range.start) as usize;
         let made: usize = span.iter().map(|located| made_bytes(&located.sample)).sum();
-        scratch.buffer.reserve(length + made);
-        let target = &mut scratch.buffer.as_mut_slice()[..length];
-        if self.fetch(first, target, range.start).is_err() {
-            // One sample may be unreadable; the others are read without it.
+        let room = reserve(&mut scratch.buffer, length + made);
+        let fetch =
+            |()| self.fetch(first, &mut scratch.buffer.as_mut_slice()[..length], range.start);
+        if room.and_then(fetch).is_err() {
+            // One sample may be unreadable, or there is memory for one only: each is read without the others.
             return span.iter().map(|located| self.read_one(located, scratch)).collect();
         }
         let (mut made, mut files) = (length, Vec::with_capacity(span.len()));

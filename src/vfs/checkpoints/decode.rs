@@ -2,7 +2,7 @@
 //! checkpoints recorded. Where there are none, what is decoded goes to the spool.
 
 use super::spool::Spool;
-use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
+use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, MAX_STORED_BYTES, STEP_BYTES};
 use crate::format::checksum::Hasher;
 use crate::format::counted;
 use crate::format::{Checkpoint, Checksum, DecodeError, Decoder, Fault};
@@ -132,13 +132,20 @@ impl FullDecode {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Ends an interval that is long enough where the next one can begin.
+    /// Ends an interval that is long enough, decoded or stored, where the next one can begin.
     fn see_interval(&mut self) -> Result<(), Stop> {
         let length = self.decoded - self.decoded_start;
-        if length < self.interval_bytes {
+        let stored = self.stored.saturating_sub(self.stored_start);
+        let is_spooled = self.spool.is_some();
+        // What decodes to nothing must not make an interval as long as the sample.
+        if stored > MAX_STORED_BYTES && !is_spooled {
+            return Err(Stop::NoCheckpoints);
+        }
+        let is_stored_long = length > 0 && stored / 2 >= self.interval_bytes && !is_spooled;
+        if length < self.interval_bytes && !is_stored_long {
             return Ok(());
         }
-        if self.spool.is_some() {
+        if is_spooled {
             self.end_interval(None);
         } else if let Some(checkpoint) = self.decoder.checkpoint() {
             self.end_interval(Some(checkpoint));
@@ -221,6 +228,45 @@ mod tests {
         let empty = [frames(50_000, b""), frames(1, b"end")].concat();
         let (turns, checkpoints) = run(full_decode(b"end"), &empty);
         assert!(checkpoints.is_ok() && turns >= 5, "{turns} turns");
+    }
+
+    /// Decodes frames, each with a skippable one of so many zeros behind it.
+    fn decode_with_holes(frames: &[(&[u8], u64)]) -> Result<Checkpoints, Stop> {
+        let all: Vec<u8> = frames.iter().flat_map(|(frame, _)| frame.to_vec()).collect();
+        let mut decode = full_decode(&all);
+        let mut take = |mut bytes: &[u8]| {
+            while !bytes.is_empty() {
+                bytes = &bytes[decode.take(bytes, false)?..];
+            }
+            Ok::<_, Stop>(())
+        };
+        let zeros = vec![0; 1 << 20];
+        for (frame, hole) in frames {
+            take(&zstd::bulk::compress(frame, 1).unwrap())?;
+            take(&[0x184D_2A50_u32.to_le_bytes(), (*hole as u32).to_le_bytes()].concat())?;
+            let mut left = *hole;
+            while left > 0 {
+                let piece = left.min(zeros.len() as u64);
+                take(&zeros[..piece as usize])?;
+                left -= piece;
+            }
+        }
+        decode.take(&[], true)?;
+        decode.finish(true).map_err(Stop::Fault)
+    }
+
+    #[test]
+    fn bytes_that_decode_to_nothing_make_no_interval_that_is_too_long_to_be_read_at_once() {
+        for hole in [(&b"one"[..], MAX_STORED_BYTES), (&[7; 2 << 20], MAX_STORED_BYTES)] {
+            let decoded = decode_with_holes(&[hole, (b"two", 0)]);
+            assert!(matches!(decoded, Err(Stop::NoCheckpoints)));
+        }
+        let frames = [(&b"frame"[..], MAX_STORED_BYTES / 5)].repeat(12);
+        let Ok(checkpoints) = decode_with_holes(&frames) else { panic!("it cannot be decoded") };
+        assert_eq!(checkpoints.intervals.len(), 12);
+        for Interval { stored, .. } in &checkpoints.intervals {
+            assert!(stored.end - stored.start <= MAX_STORED_BYTES, "{stored:?}");
+        }
     }
 
     /// Gives all bytes, and never says that this was the end.

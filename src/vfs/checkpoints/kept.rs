@@ -6,7 +6,7 @@
 //! ```
 //! Nothing is kept of an encrypted sample: a state has what was decoded before it.
 
-use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, STEP_BYTES};
+use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, MAX_STORED_BYTES, STEP_BYTES};
 use crate::format::{Checkpoint, Checksum, Sample};
 
 const ROW_BYTES: usize = 32;
@@ -62,7 +62,7 @@ impl Checkpoints {
             let number = |at: usize| Some(u64::from_le_bytes(*row.get(at..)?.first_chunk()?));
             let half = |at: usize| Some(u32::from_le_bytes(*row.get(at..)?.first_chunk()?));
             let (stored, end) = (number(0)?..number(8)?, number(16)?);
-            let is_right = stored.start <= stored.end
+            let is_right = stored.end.checked_sub(stored.start)? <= MAX_STORED_BYTES
                 && stored.end <= at.length_bytes
                 && (intervals.is_empty() == (stored.start == 0))
                 && (1..=longest).contains(&end.checked_sub(decoded)?);
@@ -145,6 +145,16 @@ mod tests {
         assert!(Checkpoints::read(&bytes, &shorter).is_none());
         let larger = Sample { content: Content::Encoded(301), ..at };
         assert!(Checkpoints::read(&bytes, &larger).is_none());
+    }
+
+    #[test]
+    fn checkpoints_with_an_interval_that_is_too_long_to_be_read_at_once_are_none() {
+        let (mut checkpoints, mut at) = checkpoints();
+        for (length, is_read) in [(MAX_STORED_BYTES, true), (MAX_STORED_BYTES + 1, false)] {
+            at.length_bytes = 80 + length;
+            checkpoints.intervals[2].stored.end = at.length_bytes;
+            assert_eq!(Checkpoints::read(&checkpoints.write(), &at).is_some(), is_read);
+        }
     }
 
     proptest::proptest! {

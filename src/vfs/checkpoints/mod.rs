@@ -10,6 +10,9 @@ pub(super) mod spool;
 
 pub use kept::{CheckpointKey, CheckpointStore};
 
+/// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
+pub(super) use crate::format::stream::{MAX_INTERVAL_BYTES, MAX_STORED_BYTES};
+
 use crate::format::{Checkpoint, Fault};
 use crate::io::Buffer;
 use spool::Spool;
@@ -18,8 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is decoded for a read in the middle, at least.
 pub(super) const INTERVAL_BYTES: u64 = 4 << 20;
-/// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
-pub(super) const MAX_INTERVAL_BYTES: u64 = 64 << 20;
 /// How much is read from the spool at a time.
 pub(super) const SPOOLED_INTERVAL_BYTES: u64 = 1 << 20;
 /// What a spooled sample counts in the cache, so that there are not too many spool files.
