@@ -106,15 +106,12 @@ impl Location {
         PartName::Url(self.to_string())
     }
 
-    /// The last component of the key, decoded; empty for a prefix that ends with a slash.
+    /// The last component of the key, decoded, unless no file can have that name; empty for a prefix that ends with a slash.
     #[must_use]
     pub fn file_name(&self) -> Cow<'_, str> {
         let last = self.key.rsplit('/').next().unwrap_or_default();
-        if self.scheme.is_http() {
-            percent_decode_str(last).decode_utf8_lossy()
-        } else {
-            last.into()
-        }
+        let decoded = self.scheme.is_http().then(|| percent_decode_str(last).decode_utf8_lossy());
+        decoded.filter(|name| !name.contains(['/', '\0'])).unwrap_or(last.into())
     }
 
     /// The object `name` below this prefix; `name` is not encoded, and may contain slashes.
@@ -438,6 +435,10 @@ mod tests {
         assert_eq!(path.join("1 %.tar").key, "a%20b/1%20%25.tar");
         assert_eq!(path.join("1 %.tar").file_name(), "1 %.tar");
         assert!(path.is_prefix() && !key.is_prefix());
+        // An encoded slash separates nothing.
+        let within = parsed("https://h/d/a%2Fb");
+        assert_eq!((within.file_name().as_ref(), within.is_prefix()), ("a%2Fb", false));
+        assert_eq!(path.join("a%2Fb").file_name(), "a%2Fb");
     }
 
     proptest! {
