@@ -14,6 +14,7 @@ use super::beside::without_temporary_name;
 use super::index_head::KEY_BYTES;
 use crate::failure::Failure;
 use crate::format::{self, Container, Format, OpenOptions, PartName, Source};
+use crate::io::files::beneath::Beneath;
 use crate::io::{self as system, File, Space, share_range, try_lock_range};
 use crate::store::remote::{CacheMax, CachePlace, RemoteOptions};
 use indicatif::HumanBytes;
@@ -171,7 +172,7 @@ impl DecodedCache {
             return None;
         }
         let path = self.path(source.name(), key);
-        let file = fs::File::open(&path).ok()?;
+        let file = open_file(&path).ok()?;
         // Who has locked it is about to remove it.
         share_range(&file, &WHOLE).ok().filter(|shared| *shared)?;
         // The least recently used file is removed first.
@@ -256,7 +257,7 @@ impl DecodedCache {
         if !self.is_private() {
             return Err(io::Error::new(
                 ErrorKind::PermissionDenied,
-                "other users can write to the directory",
+                "other users can write to the directory, or it is a link",
             ));
         }
         self.make_room(stored_bytes)
@@ -264,8 +265,8 @@ impl DecodedCache {
 
     fn is_private(&self) -> bool {
         let user = nix::unistd::geteuid().as_raw();
-        fs::metadata(&self.directory)
-            .is_ok_and(|found| found.uid() == user && found.mode() & SHARED == 0)
+        fs::symlink_metadata(&self.directory)
+            .is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & SHARED == 0)
     }
 
     /// Removes unused files until there is space for so many bytes.
@@ -311,9 +312,24 @@ impl DecodedCache {
 }
 
 fn files(directory: &Path) -> Vec<(PathBuf, fs::Metadata)> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let files = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));
+    let names = open_directory(directory).and_then(|directory| directory.names());
+    let paths = names.into_iter().flatten().map(|name| directory.join(name));
+    let files = paths.filter_map(|path| Some((path.clone(), fs::symlink_metadata(path).ok()?)));
     files.filter(|(_, metadata)| metadata.is_file()).collect()
+}
+
+/// Opens the directory of decoded copies. Follows no link: those who share the cache directory could have the files of any
+/// directory removed.
+fn open_directory(directory: &Path) -> io::Result<Beneath> {
+    let none = || io::Error::from(ErrorKind::NotFound);
+    let cache = directory.parent().ok_or_else(none)?;
+    Beneath::reach(cache)?.directory(Path::new(directory.file_name().ok_or_else(none)?))
+}
+
+fn open_file(path: &Path) -> io::Result<fs::File> {
+    let none = || io::Error::from(ErrorKind::NotFound);
+    let (directory, name) = path.parent().zip(path.file_name()).ok_or_else(none)?;
+    open_directory(directory)?.open_file(Path::new(name))
 }
 
 /// What a file takes of the disk, in bytes.
@@ -323,17 +339,18 @@ fn occupied(metadata: &fs::Metadata) -> u64 {
 
 /// Removes a file, unless a mount uses it or it is being written; whether it did.
 fn remove_unused(path: &Path) -> bool {
-    let file = fs::File::options().read(true).write(true).open(path);
+    let Some((directory, name)) = path.parent().zip(path.file_name()) else { return false };
+    let (Ok(directory), name) = (open_directory(directory), Path::new(name)) else { return false };
     // The lock is held until the file is gone.
-    file.is_ok_and(|file| {
-        try_lock_range(&file, &WHOLE).unwrap_or(false) && fs::remove_file(path).is_ok()
+    directory.open_file(name).is_ok_and(|file| {
+        try_lock_range(&file, &WHOLE).unwrap_or(false) && directory.remove(name).is_ok()
     })
 }
 
 /// Whether a mount uses a file, or it is being written. Takes no lock, which another command would take for a mount's.
 #[cfg(feature = "remote")]
 fn is_used(path: &Path) -> bool {
-    fs::File::open(path).and_then(|file| is_range_locked(&file, &WHOLE)).unwrap_or(true)
+    open_file(path).and_then(|file| is_range_locked(&file, &WHOLE)).unwrap_or(true)
 }
 
 /// A decoded copy of a compressed file, as `ffrfs cache` shows it.
@@ -427,6 +444,24 @@ mod tests {
         drop(user);
         assert!(DecodedCopy::list(directory.path()).iter().all(|it| !it.is_used && it.remove()));
         assert!(!copy.exists());
+    }
+
+    #[cfg(feature = "remote")]
+    #[test]
+    fn no_file_is_removed_through_a_link_that_others_put_there() {
+        let (directory, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let precious = victim.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let cache = cache(directory.path(), 1);
+        let copy = write(&cache, "precious", 1);
+        let listed = DecodedCopy::list(directory.path());
+        assert_eq!((listed.len(), &listed[0].path), (1, &copy));
+        fs::rename(&cache.directory, directory.path().join("before")).unwrap();
+        std::os::unix::fs::symlink(victim.path(), &cache.directory).unwrap();
+        assert!(!listed[0].remove() && DecodedCopy::list(directory.path()).is_empty());
+        assert!(cache.prepare(0).unwrap_err().to_string().contains("link"));
+        assert!(cache.make_room(1 << 40).is_err());
+        assert_eq!(fs::read(precious).unwrap(), b"precious");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Makes files below a directory, and never outside of it: no symbolic link on the way is followed, even one that
-//! another process puts there meanwhile.
+//! Makes and removes files below a directory, and never outside of it: no symbolic link on the way is followed, even one
+//! that another process puts there meanwhile.
 
 use super::free_name::rename_to_free;
+use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
@@ -10,6 +11,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path};
 
 /// A directory in which files are made.
@@ -31,13 +33,13 @@ impl Beneath {
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
-    /// The root directory, as by [`Beneath::passage`].
+    /// As [`Beneath::open`], only to reach what is in it: this user, or a confined process, need not be allowed to list it.
     ///
     /// # Errors
-    /// It cannot be opened.
-    pub fn root() -> io::Result<Self> {
+    /// As of [`Beneath::open`].
+    pub fn reach(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | PASSED | OFlag::O_CLOEXEC;
-        Ok(Self(nix::fcntl::open("/", flags, Mode::empty())?))
+        Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
     /// Opens a directory below it.
@@ -62,8 +64,8 @@ impl Beneath {
             .flags(OFlag::O_DIRECTORY | access | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
         match openat2(&self.0, if is_itself { Path::new(".") } else { path }, how) {
-            // Before Linux 5.6, and under some sandboxes and emulators.
-            Err(nix::Error::ENOSYS) => self.walk(path, access),
+            // Before Linux 5.6, and under some sandboxes and emulators; a confined process may not call it.
+            Err(nix::Error::ENOSYS | nix::Error::EPERM) => self.walk(path, access),
             found => Ok(Self(found?)),
         }
     }
@@ -121,6 +123,44 @@ impl Beneath {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
         let mode = Mode::from_bits_truncate(0o666);
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
+    }
+
+    /// The names of its entries.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let mut directory = Dir::from_fd(openat(&self.0, ".", flags, Mode::empty())?)?;
+        let mut names = Vec::new();
+        for entry in directory.iter() {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Opens a regular file in it for reading and writing.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no regular file, such as a symbolic link.
+    pub fn open_file(&self, name: &Path) -> io::Result<File> {
+        let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = File::from(openat(&self.0, name, flags, Mode::empty())?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file")),
+        }
+    }
+
+    /// Moves an entry to another directory, where its new name should be free.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn move_to(&self, name: &Path, other: &Self, new_name: &Path) -> io::Result<()> {
+        Ok(renameat(&self.0, name, &other.0, new_name)?)
     }
 
     /// Makes a symbolic link; its name must be free.

@@ -68,7 +68,7 @@ impl MadeDirectory {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let Ok(parent) = parent.strip_prefix("/") else { return Ok(()) };
         // Held, so that no other directory is removed if somebody renames those on the way.
-        let parent = Beneath::root()?.passage(parent)?;
+        let parent = Beneath::reach(Path::new("/"))?.passage(parent)?;
         let name = Path::new(name);
         let there = parent.directory(name)?;
         let number = |found: FileStat| (found.st_dev, found.st_ino);

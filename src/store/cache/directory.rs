@@ -7,8 +7,9 @@
 //! deleted.
 
 use super::key::EntryId;
+use crate::io::files::beneath::Beneath;
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,7 @@ impl Directory {
     /// An existing directory; creates nothing in it.
     pub(super) fn existing(path: &Path) -> io::Result<Self> {
         let directory = Self::of(path)?;
-        fs::metadata(&directory.objects)?;
+        must_be_directory(&directory.objects)?;
         Ok(directory)
     }
 
@@ -75,10 +76,11 @@ impl Directory {
             self.make_directory(&self.objects.join(name))?;
         }
         let (name, text) = TAG;
-        if fs::metadata(self.objects.join(name)).is_err() {
-            fs::write(self.objects.join(name), text)?;
+        match File::create_new(self.objects.join(name)) {
+            Ok(mut file) => file.write_all(text.as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
@@ -91,9 +93,17 @@ impl Directory {
                 let made = File::options().read(true).custom_flags(flags).open(path)?;
                 made.set_permissions(Permissions::from_mode(mode))
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => must_be_directory(path),
             Err(error) => Err(error),
         }
+    }
+
+    /// Opens one of its directories, to remove files. Follows no link: those who share the cache could have all files of
+    /// any directory removed.
+    pub(super) fn open(&self, directory: &Path) -> io::Result<Beneath> {
+        let place = self.place();
+        let name = directory.strip_prefix(place).map_err(io::Error::other)?;
+        Beneath::reach(place)?.directory(name)
     }
 
     /// Opens or creates a file that this user, or the group, can write.
@@ -163,6 +173,16 @@ impl Directory {
             usage: path("use"),
         }
     }
+}
+
+/// Refuses what is no directory, such as a link to one.
+fn must_be_directory(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        return Ok(());
+    }
+    let text =
+        format!("{}: not a directory (links within a cache are not followed)", path.display());
+    Err(io::Error::new(io::ErrorKind::NotADirectory, text))
 }
 
 /// The group with which root shares a cache directory. `None`: nobody shares it, or it would be refused.

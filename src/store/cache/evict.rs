@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -91,27 +92,27 @@ pub(super) fn evict(
 /// after unlocking it, as deleting a large file takes long.
 pub(super) fn discard(directory: &Directory, id: &EntryId) -> io::Result<()> {
     let paths = directory.paths(id);
+    let entries = directory.open(&directory.entries())?;
+    let trash = directory.open(&directory.trash())?;
+    let name = |path: &Path| path.file_name().map(PathBuf::from).unwrap_or_default();
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
     // Without its map an entry is unusable, so a crash after this line is harmless.
-    gone(fs::remove_file(&paths.map))?;
-    if fs::symlink_metadata(&paths.data).is_ok() {
-        let unique = tempfile::Builder::new().prefix("data-").tempfile_in(directory.trash())?;
-        fs::rename(&paths.data, unique.path())?;
-        // The data file has this name now.
-        let _ = unique.keep();
+    gone(entries.remove(&name(&paths.map)))?;
+    // Data of this name that is in the trash already is being deleted.
+    gone(entries.move_to(&name(&paths.data), &trash, &name(&paths.data)))?;
+    for path in [&paths.meta, &paths.usage, &paths.pin] {
+        gone(entries.remove(&name(path)))?;
     }
-    gone(fs::remove_file(&paths.meta))?;
-    gone(fs::remove_file(&paths.usage))?;
-    gone(fs::remove_file(&paths.pin))
+    Ok(())
 }
 
 /// Deletes the files in the trash, including those of processes that were killed.
 pub(super) fn empty_trash(directory: &Directory) {
-    let Ok(found) = fs::read_dir(directory.trash()) else { return };
-    for entry in found.flatten() {
-        let _ = fs::remove_file(entry.path());
+    let Ok(trash) = directory.open(&directory.trash()) else { return };
+    for name in trash.names().unwrap_or_default() {
+        let _ = trash.remove(Path::new(&name));
     }
 }

@@ -152,9 +152,9 @@ pub(super) struct InUse {
 /// Finds the open entries. The caller has locked the directory, exclusively if this `removes` the files of processes
 /// that have ended.
 pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> {
-    let mut in_use = InUse::default();
-    for found in fs::read_dir(directory.users())? {
-        let path = found?.path();
+    let (mut in_use, users) = (InUse::default(), directory.open(&directory.users())?);
+    for name in users.names()? {
+        let path = directory.users().join(&name);
         let file = match open_lease(&path) {
             Ok(Some(file)) => file,
             Ok(None) => continue,
@@ -166,7 +166,7 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
         };
         if file.try_lock_shared().is_ok() {
             if removes {
-                let _ = fs::remove_file(&path);
+                let _ = users.remove(Path::new(&name));
             }
             continue;
         }

@@ -236,3 +236,39 @@ fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match(
     assert!(present(0));
     assert!(fill(&theirs, 1) && read(&theirs, BLOCK_BYTES..LENGTH) == bytes(BLOCK_BYTES..LENGTH));
 }
+
+#[test]
+fn links_that_others_put_into_a_shared_cache_are_not_followed() {
+    for name in ["trash", "users", "entries"] {
+        let (directory, victim) = (place(), place());
+        let precious = victim.path().join("user-precious");
+        fs::write(&precious, "precious").unwrap();
+        let cache = daemon(&directory);
+        fill_all(&cache.entry(&object("s3://b/k", "\"1\"", LENGTH), "").unwrap());
+        let found = Contents::open(directory.path()).unwrap().unwrap();
+        let listed = found.list().unwrap();
+        let shared = directory.path().join("objects").join(name);
+        fs::rename(&shared, directory.path().join("before")).unwrap();
+        std::os::unix::fs::symlink(victim.path(), &shared).unwrap();
+        // It may fail, and removes nothing elsewhere.
+        let _ = found.remove(&listed.iter().collect::<Vec<_>>());
+        let _ = found.list();
+        cache.room.look().ok();
+        drop(cache);
+        assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 1, "{name}");
+        assert_eq!(fs::read(&precious).unwrap(), b"precious", "{name}");
+        let Err(error) = Cache::open(directory.path(), None) else { panic!("{name}") };
+        let said = error.to_string();
+        assert!(said.contains(name) && said.contains("links"), "{said}");
+    }
+}
+
+#[test]
+fn no_file_is_made_through_a_link_for_the_tag_of_a_cache() {
+    let (directory, elsewhere) = (place(), place());
+    fs::create_dir(directory.path().join("objects")).unwrap();
+    let target = elsewhere.path().join("nologin");
+    std::os::unix::fs::symlink(&target, directory.path().join("objects/CACHEDIR.TAG")).unwrap();
+    daemon(&directory);
+    assert!(!target.exists());
+}
