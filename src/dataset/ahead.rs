@@ -1,7 +1,7 @@
 //! Reads that open a container in a store. A request costs a round trip, so both ends of the container are fetched at
 //! once, its index in several large pieces at a time, and a pass over the whole container is read ahead.
 
-use crate::format::{PartName, Source, Table};
+use crate::format::{PartName, Source, Table, table_in_memory};
 use crate::store::{Bytes, Part};
 use std::collections::VecDeque;
 use std::io;
@@ -279,13 +279,7 @@ impl Source for Ahead {
     }
 
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
-        let end = offset_bytes.checked_add(length_bytes);
-        if end.is_none_or(|end| end > self.part.len_bytes()) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let mut bytes = vec![0; usize::try_from(length_bytes).map_err(io::Error::other)?];
-        self.read_exact_at(&mut bytes, offset_bytes)?;
-        Ok(Box::new(bytes))
+        table_in_memory(self, offset_bytes, length_bytes)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::format::{OpenOptions, PartName, Source};
 use crate::store::Part;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,7 +76,9 @@ impl RecordFile {
     /// The whole records of each file of this container, and its path.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Path, fs::File, Vec<Record>)> {
         self.paths.iter().filter_map(|path| {
-            let file = fs::File::open(path).ok().filter(|file| self.is_ours(file))?;
+            // To open a pipe would wait for a writer.
+            let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+            let file = file.ok().filter(|file| self.is_ours(file))?;
             let (records, _) = records(&file);
             Some((path.as_path(), file, records))
         })

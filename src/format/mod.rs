@@ -96,7 +96,7 @@ pub use options::{OpenOptions, Secret, View};
 pub use part_name::PartName;
 pub use recognize::{explained, has_known_extension, open, recognize};
 pub use sample::{Content, Piece, Sample};
-pub use source::{MemorySource, SliceSource, Source, Table};
+pub use source::{MemorySource, SliceSource, Source, Table, table_in_memory};
 pub(crate) use visible::{one_line, quoted, visible, visible_json};
 pub use write::{
     Grouping, Holds, Input, MemberWriter, NewMember, NewNode, Outline, Output, WRITERS,

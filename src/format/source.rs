@@ -47,6 +47,31 @@ pub trait Table: Send + Sync {
     fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
+/// How much of a table is read at a time.
+const PIECE_BYTES: usize = 64 << 20;
+
+/// A part of a source as a table in memory. It takes no more memory than bytes have come, whatever length the source claims.
+///
+/// # Errors
+/// As [`Source::table`].
+pub fn table_in_memory(
+    source: &dyn Source,
+    offset_bytes: u64,
+    length_bytes: u64,
+) -> io::Result<Box<dyn Table>> {
+    let end = offset_bytes.checked_add(length_bytes).filter(|end| *end <= source.len());
+    let length = end.and_then(|_| usize::try_from(length_bytes).ok()).ok_or_else(out_of_range)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    while bytes.len() < length {
+        let start = bytes.len();
+        bytes.resize(start.saturating_add(PIECE_BYTES).min(length), 0);
+        let piece = bytes.get_mut(start..).unwrap_or_default();
+        source.read_exact_at(piece, offset_bytes.saturating_add(start as u64))?;
+    }
+    Ok(Box::new(bytes))
+}
+
 /// A part of a source: a container that is a member of another one.
 pub struct SliceSource {
     name: PartName,

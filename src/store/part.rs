@@ -2,7 +2,7 @@
 
 use super::Profile;
 use super::arrival::{self, Arrived, Cause, Pin, Place, Remote};
-use crate::format::{MemorySource, PartName, Source, Table};
+use crate::format::{MemorySource, PartName, Source, Table, table_in_memory};
 use crate::io::{File, FileVersion, ReadError};
 use std::fmt::Display;
 use std::io;
@@ -330,15 +330,7 @@ impl Source for Part {
         match &self.bytes {
             Bytes::Local(file) => file.table(offset_bytes, length_bytes),
             // Copied into memory, since a cache file may lose its blocks.
-            Bytes::Remote(_) => {
-                let end = offset_bytes.checked_add(length_bytes);
-                if end.is_none_or(|end| end > self.length_bytes) {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                let mut bytes = vec![0; usize::try_from(length_bytes).map_err(io::Error::other)?];
-                self.read_exact_at(&mut bytes, offset_bytes)?;
-                Ok(Box::new(bytes))
-            }
+            Bytes::Remote(_) => table_in_memory(self, offset_bytes, length_bytes),
             Bytes::Memory(memory) => memory.table(offset_bytes, length_bytes),
         }
     }

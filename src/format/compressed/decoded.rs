@@ -1,7 +1,7 @@
 //! The bytes that a compressed stream decodes to, at any offset.
 
 use crate::format::stream::{Interval, StreamIndex};
-use crate::format::{PartName, Source, Table};
+use crate::format::{PartName, Source, Table, counted, table_in_memory};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -196,6 +196,12 @@ impl DecodedSource {
     }
 }
 
+/// How long a table, which stays in memory, may be beside its stored bytes: one of names, sizes and checksums shrinks to a
+/// tenth at most.
+const TABLE_RATIO: u64 = 32;
+/// How long it may be in any case.
+const FREE_TABLE_BYTES: u64 = 256 << 20;
+
 fn too_often() -> io::Error {
     io::Error::other(
         "its structure lies so scattered that opening it would decode the stream many times: decompress it first",
@@ -242,11 +248,19 @@ impl Source for DecodedSource {
 
     /// In memory.
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
-        let is_there = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= self.len());
-        let length = usize::try_from(length_bytes).ok().filter(|_| is_there);
-        let mut bytes = zeros(length.ok_or(ErrorKind::UnexpectedEof)?)?;
-        self.read_exact_at(&mut bytes, offset_bytes)?;
-        Ok(Box::new(bytes))
+        let first = self.stream.interval(offset_bytes);
+        let last =
+            self.stream.interval(offset_bytes.saturating_add(length_bytes).saturating_sub(1));
+        let stored = first
+            .zip(last)
+            .map_or(0, |(first, last)| last.stored.end.saturating_sub(first.stored.start));
+        if length_bytes > stored.saturating_mul(TABLE_RATIO).saturating_add(FREE_TABLE_BYTES) {
+            return Err(io::Error::other(format!(
+                "a table of {}, decoded from {stored}: it looks like a decompression bomb",
+                counted(length_bytes, "byte")
+            )));
+        }
+        table_in_memory(self, offset_bytes, length_bytes)
     }
 }
 
@@ -276,6 +290,23 @@ mod tests {
         assert!(decoded.end_limit().is_err());
         read().unwrap();
         decoded.end_limit().unwrap();
+    }
+
+    #[test]
+    fn a_table_that_is_decoded_from_next_to_nothing_takes_no_memory() {
+        let frame = zstd::bulk::compress(&vec![0; 16 << 20], 1).unwrap();
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", frame.repeat(20)));
+        let take = &mut |_: u64, _: &[u8]| Ok(());
+        let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
+        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        let refused = decoded.table(0, decoded.len()).err().unwrap().to_string();
+        assert!(refused.contains("bomb"), "{refused}");
+        let table = decoded.table(5 << 20, 30 << 20).unwrap();
+        let mut bytes = [1; 100];
+        table.copy_to((30 << 20) - 100, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 100]);
+        assert!(table.copy_to((30 << 20) - 99, &mut bytes).is_err());
+        assert!(decoded.table(decoded.len(), 1).is_err());
     }
 
     #[test]

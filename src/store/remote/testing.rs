@@ -46,6 +46,8 @@ struct State {
     asked: Vec<Range<u64>>,
     /// The time that each page of a listing takes, and the number of its objects.
     pages: Vec<(Duration, usize)>,
+    /// Whether the object has neither ETag nor date.
+    is_unversioned: bool,
 }
 
 /// The bytes of an object of this length.
@@ -84,13 +86,19 @@ impl MemoryStore {
         self.lock().asked.clone()
     }
 
+    /// Leaves the ETag and the date of the object out.
+    pub(crate) fn forget_version(&self) {
+        self.lock().is_unversioned = true;
+    }
+
     pub(crate) fn object(&self) -> Object {
+        let is_versioned = !self.lock().is_unversioned;
         Object {
             location: location(),
             length_bytes: self.bytes.len() as u64,
-            modified: Some(SystemTime::UNIX_EPOCH),
+            modified: is_versioned.then_some(SystemTime::UNIX_EPOCH),
             version_id: None,
-            etag: Some("\"1\"".to_owned()),
+            etag: is_versioned.then(|| "\"1\"".to_owned()),
         }
     }
 

@@ -12,6 +12,9 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::time::Instant;
 
+/// How many ranges may wait, unless one warm-up has more: some 50 MB, whoever asks for the same samples again and again.
+const MAX_FILLS: usize = 1 << 20;
+
 impl Prefetch {
     /// Has samples fetched that will be read some time, by number: into the cache of this node if their part has one,
     /// else as [`Prefetch::announce`] does. All of them are queued or none.
@@ -33,10 +36,15 @@ impl Prefetch {
                 _ => announced.push(sample),
             }
         }
-        self.announce(UNNAMED, &announced)?;
-        add(&self.counts.announced, extents.len() as u64);
+        let count = extents.len() as u64;
         let unit = |part: usize| self.samples.store().part(part).profile().fill_bytes;
         let fills = fills(extents, unit);
+        let waiting = self.lock().fills.len();
+        if waiting > 0 && waiting + fills.len() > MAX_FILLS {
+            return Err(Errno::ENOSPC);
+        }
+        self.announce(UNNAMED, &announced)?;
+        add(&self.counts.announced, count);
         let mut queue = self.lock();
         if std::mem::take(&mut queue.cache_is_full) {
             let left: u64 = queue.fills.drain(..).map(|fill| fill.samples).sum();

@@ -13,6 +13,8 @@ use tokio::time::{Instant, timeout};
 
 /// The maximum number of objects of a listing; each takes some 500 bytes.
 const MOST_LISTED: usize = 4_000_000;
+/// The maximum number of pages without an object, one behind the other. Some stores send a few.
+const MOST_EMPTY: u32 = 1000;
 
 impl Engine {
     /// All objects whose keys begin with that of `prefix`. A failed listing starts over.
@@ -39,7 +41,8 @@ impl Engine {
         prefix: &Location,
         (attempt, mut counter): (u32, &'a AtomicU64),
     ) -> Result<Vec<Object>, StoreError> {
-        let (mut objects, mut pages) = (Vec::new(), client.list(prefix));
+        let (mut objects, mut pages) = (Vec::<Object>::new(), client.list(prefix));
+        let mut empty = 0;
         loop {
             let mut steps = Steps::new();
             steps.note_sent();
@@ -52,7 +55,24 @@ impl Engine {
             add(counter, 1);
             counter = &self.counters.lists;
             self.note_plain((RequestKind::List, prefix), attempt, steps, page.as_ref().err());
-            objects.extend(page?);
+            let page = page?;
+            empty = if page.is_empty() { empty + 1 } else { 0 };
+            if empty > MOST_EMPTY {
+                let why = format!("the list has {empty} pages without an object, and no end");
+                return Err(StoreError::new(prefix.to_string(), ErrorKind::Malformed, why));
+            }
+            let is_unversioned = |one: &&Object| {
+                one.etag.is_none() && one.version_id.is_none() && one.modified.is_none()
+            };
+            if let Some(object) = page.iter().find(is_unversioned) {
+                let why = "the list gives neither ETag nor date: nobody would see that it changes";
+                return Err(StoreError::new(
+                    object.location.to_string(),
+                    ErrorKind::Malformed,
+                    why,
+                ));
+            }
+            objects.extend(page);
             if objects.len() > MOST_LISTED {
                 return Err(too_many(prefix));
             }
@@ -94,5 +114,27 @@ mod tests {
         let (objects, figures) = listed(&[(6, 1), (11, 1)]).await;
         assert_eq!(objects, Err(ErrorKind::TimedOut));
         assert_eq!((figures.lists, figures.retries_timed_out, figures.failures), (5, 3, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_without_an_object_and_without_end_are_refused() {
+        let pages = |empty: usize| {
+            let mut pages = vec![(0, 0); empty];
+            pages.push((0, 1));
+            pages
+        };
+        assert_eq!(listed(&pages(1000)).await.0, Ok(1));
+        assert_eq!(listed(&pages(1001)).await.0, Err(ErrorKind::Malformed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_of_which_nobody_would_see_that_they_change_are_refused() {
+        let store = MemoryStore::new(1);
+        store.set_pages([(Duration::ZERO, 1)]);
+        store.forget_version();
+        let engine = Engine::new(&RemoteOptions::default(), Arc::new(Counters::default()));
+        let refused = engine.list(&*store, &location()).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Malformed);
+        assert!(refused.to_string().contains("neither ETag nor date"), "{refused}");
     }
 }
