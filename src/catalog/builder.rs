@@ -27,7 +27,14 @@ pub struct TreeBuilder {
     shows_all: bool,
     /// Samples of containers in which a later member takes the place of an earlier one, in order.
     replacing: Vec<Range<u64>>,
+    /// Members that were added, and the directories that their paths have made.
+    members: usize,
+    made: usize,
 }
+
+/// How many directories a member of an archive may make, all in all; and how many an archive may have whatever its members are.
+const DIRECTORIES_A_MEMBER: usize = 16;
+const FREE_DIRECTORIES: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
 struct Pending {
@@ -114,6 +121,8 @@ impl TreeBuilder {
         for name in names::parts(above) {
             parent = self.directory(parent, &name)?;
         }
+        self.members += 1;
+        let most = self.members.saturating_mul(DIRECTORIES_A_MEMBER) + FREE_DIRECTORIES;
         let mut parts = names::parts(member.path).peekable();
         while let Some(name) = parts.next() {
             if !self.shows_all && names::is_left_by_system(&name) {
@@ -126,7 +135,15 @@ impl TreeBuilder {
                     let sample = first_sample.saturating_add(sample);
                     return self.push(parent, &name, Node::Sample(sample));
                 }
-                _ => parent = self.directory(parent, &name)?,
+                _ => {
+                    let before = self.parents.len();
+                    parent = self.directory(parent, &name)?;
+                    self.made += self.parents.len() - before;
+                }
+            }
+            // A directory takes more memory than its name.
+            if self.made > most {
+                return Err(NameError::TooManyDirectories { members: self.members });
             }
         }
         self.note_changed(member.path);
@@ -310,7 +327,7 @@ impl TreeBuilder {
             return Err(NameError::Duplicate { path, samples });
         }
         let sorted = std::mem::take(&mut self.entries);
-        let mut taken: HashSet<(u32, Vec<u8>)> = HashSet::new();
+        let mut renaming = Renaming::default();
         let mut rest = &sorted[..];
         while let Some(first) = rest.first() {
             let same = rest.partition_point(|entry| {
@@ -335,7 +352,6 @@ impl TreeBuilder {
             };
             let keeps = directory.or(shown).unwrap_or(0);
             self.entries.push(run[keeps]);
-            let mut number = 0;
             for (place, entry) in run.iter().enumerate().filter(|(place, _)| *place != keeps) {
                 let hides = matches!(policy, Duplicates::First | Duplicates::Last);
                 if hides && Some(place) != shown {
@@ -343,7 +359,7 @@ impl TreeBuilder {
                     continue;
                 }
                 let name = self.name(entry.place).to_vec();
-                self.rename(&sorted, *entry, &name, &mut number, &mut taken)?;
+                self.rename(&sorted, *entry, &name, &mut renaming)?;
             }
         }
         self.sort();
@@ -396,9 +412,10 @@ impl TreeBuilder {
         sorted: &[Pending],
         entry: Pending,
         name: &[u8],
-        number: &mut u32,
-        taken: &mut HashSet<(u32, Vec<u8>)>,
+        renaming: &mut Renaming,
     ) -> Result<(), NameError> {
+        let Renaming { taken, last } = renaming;
+        let number = last.entry((entry.parent, names::numbered(name, 1))).or_default();
         loop {
             *number = number.checked_add(1).ok_or(NameError::TooMany)?;
             let free = names::numbered(name, *number);
@@ -414,6 +431,14 @@ impl TreeBuilder {
     }
 }
 
+/// The names that entries got instead of their own.
+#[derive(Default)]
+struct Renaming {
+    taken: HashSet<(u32, Vec<u8>)>,
+    /// The last number, by directory and by the name with the number 1: many long names may be cut to one.
+    last: HashMap<(u32, Vec<u8>), u32>,
+}
+
 impl Pending {
     fn is_file(&self) -> bool {
         self.place & DIRECTORY_BIT == 0
@@ -425,7 +450,7 @@ impl Pending {
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), &'static str> {
+pub(super) fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match name {
         b"" => Err("an empty name"),
         b"." | b".." => Err("not a name: . and .. are directories"),

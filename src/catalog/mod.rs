@@ -179,7 +179,13 @@ impl Catalog {
         visit: &mut dyn FnMut(&[u8], Node),
     ) -> Result<()> {
         let mut pending = vec![(directory, Vec::new())];
+        let mut left = self.directories();
         while let Some((directory, prefix)) = pending.pop() {
+            // A kept tree may be anybody's, and have a directory in several.
+            left = match (left.checked_sub(1), self) {
+                (None, Catalog::Tree(tree)) => return Err(tree.unreadable(tree::damaged())),
+                (left, _) => left.unwrap_or(0),
+            };
             let first_child = pending.len();
             self.list(dataset, directory, 0, &mut |name, node| {
                 let mut path: Vec<u8> = prefix.clone();
@@ -234,6 +240,12 @@ pub enum NameError {
         path: String,
         /// The first two that have it; a directory is no sample.
         samples: [Option<u64>; 2],
+    },
+    /// The paths of so many members make far more directories than any dataset has.
+    #[error("the paths up to member {members} make far too many directories: it looks like a bomb")]
+    TooManyDirectories {
+        /// Members up to the one that is too much.
+        members: usize,
     },
     /// The tree is too large for this program.
     #[error("more than 4294967295 names")]

@@ -1,5 +1,6 @@
 //! Stored names, packed: 18 bytes an entry and the bytes of its name. No name is an object of its own.
 
+use super::builder::check_name;
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
 use super::slots::Slots;
@@ -132,7 +133,16 @@ impl Tree {
                 let entry = entry as usize;
                 let place = self.places.u64_at(entry)?;
                 let node = self.node(entry, place)?;
-                if !emit(self.name(place, &mut buffer)?, node) {
+                let name = self.name(place, &mut buffer)?;
+                // A kept tree may be anybody's.
+                let is_right = match node {
+                    Node::Directory(child) => child > directory,
+                    Node::Sample(_) => true,
+                };
+                if !is_right || check_name(name).is_err() {
+                    return Err(damaged());
+                }
+                if !emit(name, node) {
                     break;
                 }
             }
@@ -154,7 +164,7 @@ impl Tree {
     }
 
     pub(super) fn samples(&self) -> u64 {
-        self.targets.bytes() / 4 - (self.directories() - 1)
+        (self.targets.bytes() / 4).saturating_sub(self.directories().saturating_sub(1))
     }
 
     pub(super) fn attributes(&self, directory: u64) -> Option<&Attributes> {
@@ -174,6 +184,10 @@ impl Tree {
         let part = self.part.clone();
         Error::Unreadable { part, what: "the names", offset_bytes: 0, source }
     }
+}
+
+pub(super) fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is damaged: no directory has such an entry")
 }
 
 // ---- kept on disk ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 //! Trees against sorted maps.
 
 use super::*;
+use crate::format;
 use proptest::collection::btree_set;
 
 #[test]
@@ -167,4 +168,95 @@ fn add(directory: &mut Directory, path: &[u8], sample: u64) {
     });
     let Entry::Directory(inner) = &mut directory.entries[place].1 else { panic!("no conflicts") };
     add(inner, &path[slash + 1..], sample);
+}
+
+/// A kept tree after a change of its column `number`, with the checksum that it should have.
+fn changed(tree: &Tree, number: usize, change: impl Fn(&mut [u8])) -> Option<Tree> {
+    const HEAD: usize = 8 + 8 * 7;
+    let mut bytes = Vec::new();
+    tree.write(&mut bytes).unwrap();
+    let length = |number: usize| {
+        let at = 8 + 8 * number;
+        u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
+    };
+    let start = HEAD + 8 + (0..number).map(length).sum::<usize>();
+    let end = start + length(number);
+    change(&mut bytes[start..end]);
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..HEAD]);
+    crc.update(&bytes[HEAD + 8..]);
+    let crc = u64::from(crc.finalize()).to_le_bytes();
+    bytes[HEAD..HEAD + 8].copy_from_slice(&crc);
+    let source: Arc<dyn format::Source> = Arc::new(format::MemorySource::new("kept", bytes));
+    Tree::read(&source).unwrap()
+}
+
+#[test]
+fn a_kept_tree_whose_directories_lie_in_each_other_or_in_several_has_an_end() {
+    const TARGETS: usize = 2;
+    const ARENA: usize = 3;
+    let built = tree(&["a/x", "b/y", "c/z"]).unwrap();
+    let walk = |tree: Tree| {
+        let mut visited = 0;
+        let walked = Catalog::from(tree).walk(&dataset(&[]), ROOT, &mut |_, _| {
+            visited += 1;
+            assert!(visited < 100);
+        });
+        walked.map(|()| visited).map_err(|error| error.to_string())
+    };
+    let set_all = |target: u32| {
+        changed(&built, TARGETS, |targets| {
+            targets.chunks_mut(4).for_each(|one| one.copy_from_slice(&target.to_le_bytes()));
+        })
+    };
+    assert_eq!(walk(changed(&built, TARGETS, |_| ()).unwrap()), Ok(6));
+    // Each is the root; each is the same one.
+    for target in [0, 1] {
+        let said = walk(set_all(target).unwrap());
+        assert!(target == 1 && said.is_ok() || said.unwrap_err().contains("damaged"));
+    }
+    let deep = tree(&["a/b/x", "c/d/y"]).unwrap();
+    let chain: [u32; 6] = [1, 1, 2, 2, 0, 0];
+    let shared = changed(&deep, TARGETS, |targets| {
+        for (place, target) in targets.chunks_mut(4).zip(chain) {
+            place.copy_from_slice(&target.to_le_bytes());
+        }
+    });
+    let _ = walk(shared.unwrap());
+    // Names that no directory can have lead nowhere.
+    for byte in [b'/', 0, b'.'] {
+        let named = changed(&built, ARENA, |names| names.fill(byte));
+        assert!(walk(named.unwrap()).unwrap_err().contains("damaged"), "{byte}");
+    }
+}
+
+fn add_members(paths: impl Iterator<Item = Vec<u8>>) -> Result<Tree, NameError> {
+    let mut builder = TreeBuilder::default();
+    builder.duplicates(Duplicates::Number);
+    for (sample, path) in (0..).zip(paths) {
+        let node = format::Node::Sample(sample);
+        builder.add_member(b"", &format::Member { path: &path, node }, 0)?;
+    }
+    builder.build()
+}
+
+#[test]
+fn paths_of_very_many_directories_are_refused_and_deep_ones_are_not() {
+    let bomb = |member: usize| [member.to_string().as_bytes(), &b"/a".repeat(3000)].concat();
+    let refused = add_members((0..1000).map(bomb)).unwrap_err();
+    assert_eq!(refused, NameError::TooManyDirectories { members: 2 });
+    let deep = |member: usize| [member.to_string().as_bytes(), &b"/a".repeat(10)].concat();
+    assert!(add_members((0..10_000).map(deep)).is_ok());
+    assert!(add_members((0..1).map(|_| b"a/".repeat(2000))).is_ok());
+}
+
+#[test]
+fn many_long_names_that_are_cut_to_one_are_numbered_on() {
+    // With tries by the square this takes minutes.
+    const PAIRS: usize = 30_000;
+    let name = |pair: usize| [&[b'x'; 247][..], format!("{pair:08}").as_bytes()].concat();
+    let built = add_members((0..2 * PAIRS).map(|member| name(member / 2))).unwrap();
+    let mut names = BTreeSet::new();
+    built.list(ROOT, 0, &mut |name, _| names.insert(name.to_vec())).unwrap();
+    assert_eq!(names.len(), 2 * PAIRS);
 }

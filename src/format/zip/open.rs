@@ -3,13 +3,14 @@
 use super::crypto::Lock;
 use super::end::{self, End};
 use super::links::{Candidate, HardLinks, Targets, resolve};
-use super::method::{Fault, fault};
+use super::method::{Fault, Method, fault};
 use super::names::Guess;
 use super::oddities::Oddities;
 use super::record::{CENTRAL_BYTES, Class, Head, LOCAL_BYTES, Row};
 use super::walk::{Walked, walk};
 use super::{ZipFile, reader, room};
 use crate::format::charset::Charset;
+use crate::format::codec::Codec;
 use crate::format::{Container, Content, OpenOptions, Result, Source, Table, counted, quoted};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -23,7 +24,9 @@ const MAX_TARGETS_BYTES: usize = 64 << 20;
 /// So many encrypted members are asked whether a password is right.
 const MAX_ASKED: usize = 8;
 /// Decrypting takes thousands of hashes each.
-const MAX_ENCRYPTED_LINKS: u32 = 4096;
+const MAX_ENCRYPTED_LINKS: u64 = 4096;
+/// The model of each is filled with zeros first: 128 MiB, if it claims so much.
+const MAX_PPMD_LINKS: u64 = 64;
 /// The disk number of a member that stands in a zip64 field.
 const DISK_IN_ZIP64: u16 = u16::MAX;
 
@@ -308,6 +311,13 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// How many symbolic links were read so far that take long.
+#[derive(Default)]
+struct CostlyLinks {
+    encrypted: u64,
+    ppmd: u64,
+}
+
 fn add(count: &mut u64, is_one: bool) {
     *count = count.saturating_add(is_one.into());
 }
@@ -350,11 +360,11 @@ impl ZipFile {
     /// Reads where the symbolic links lead.
     fn read_targets(&mut self, rows: &[u64]) {
         let mut targets = Targets::default();
-        let (mut unread, mut encrypted) = (0, 0);
+        let (mut unread, mut costly) = (0, CostlyLinks::default());
         for row in rows {
             let Ok(index) = self.rows.binary_search(row) else { continue };
             let index = index as u64;
-            match self.read_target(index, *row, &mut encrypted) {
+            match self.read_target(index, *row, &mut costly) {
                 Some(target) if targets.bytes() < MAX_TARGETS_BYTES => targets.push(index, &target),
                 // Encrypted ones are counted with the other encrypted members.
                 _ => add(&mut unread, !self.is_encrypted(index)),
@@ -368,7 +378,7 @@ impl ZipFile {
         }
     }
 
-    fn read_target(&self, index: u64, at: u64, encrypted: &mut u32) -> Option<Vec<u8>> {
+    fn read_target(&self, index: u64, at: u64, costly: &mut CostlyLinks) -> Option<Vec<u8>> {
         let bytes = self.row(at).ok()?;
         let row = Row::parse(&bytes)?;
         let head = row.head;
@@ -379,10 +389,10 @@ impl ZipFile {
         let is_small = head.size_bytes <= MAX_TARGET_BYTES
             && head.stored_bytes <= MAX_STORED_TARGET_BYTES
             && self.fault_of(&head).is_none();
-        if head.lock != Lock::None {
-            *encrypted = encrypted.saturating_add(1);
-        }
-        if !is_small || *encrypted > MAX_ENCRYPTED_LINKS {
+        add(&mut costly.encrypted, head.lock != Lock::None);
+        let is_ppmd = matches!(Method::of(head.method), Some(Method::Coded(Codec::Ppmd)));
+        add(&mut costly.ppmd, is_small && is_ppmd);
+        if !is_small || costly.encrypted > MAX_ENCRYPTED_LINKS || costly.ppmd > MAX_PPMD_LINKS {
             return None;
         }
         self.find_data(index)?;

@@ -1,6 +1,8 @@
 //! Names, modes, times, links.
 
 use super::*;
+use crate::format::codec::Codec;
+use crate::format::codec::tests::streams;
 
 fn attributes_of(member: Spec) -> Attributes {
     open(zip(&[member])).unwrap().attributes(0).unwrap()
@@ -110,6 +112,18 @@ fn symbolic_links_lead_where_their_content_or_pkwares_field_says() {
     assert_eq!(seen[3..], [Seen::File(None), Seen::File(None), Seen::File(None)]);
     let warnings = open(zip(&members)).unwrap().warnings().join("\n");
     assert!(warnings.contains("3 symbolic links cannot be read"), "{warnings}");
+}
+
+#[test]
+fn only_so_many_links_are_read_whose_coding_takes_a_large_model_each() {
+    let (_, coded) = streams(b"where/to").into_iter().find(|(c, _)| *c == Codec::Ppmd).unwrap();
+    let link = |number: u32| {
+        let link = unix(number.to_string(), "where/to", 0o120_777);
+        Spec { method: 98, stored: Some(coded.clone()), ..link }
+    };
+    let links: Vec<_> = (0..70).map(link).collect();
+    let warnings = open(zip(&links)).unwrap().warnings().join("\n");
+    assert!(warnings.contains("6 symbolic links cannot be read"), "{warnings}");
 }
 
 fn hard(name: &str, target: &str) -> Spec {
