@@ -240,7 +240,7 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_where_there_is_no_roo
 }
 
 /// Whether a cache in a directory may take so many bytes.
-fn has_room(directory: &std::path::Path, bytes: u64) -> bool {
+pub(super) fn has_room(directory: &std::path::Path, bytes: u64) -> bool {
     let space = nix::sys::statvfs::statvfs(directory).unwrap();
     let free = space.blocks_available().saturating_sub(space.blocks() / 20);
     free * space.fragment_size() >= bytes
