@@ -326,10 +326,11 @@ fn open_directory(directory: &Path) -> io::Result<Beneath> {
     Beneath::reach(cache)?.directory(Path::new(directory.file_name().ok_or_else(none)?))
 }
 
+/// Opens a copy for reading: the cache may lie on a file system that is read-only.
 fn open_file(path: &Path) -> io::Result<fs::File> {
     let none = || io::Error::from(ErrorKind::NotFound);
     let (directory, name) = path.parent().zip(path.file_name()).ok_or_else(none)?;
-    open_directory(directory)?.open_file(Path::new(name))
+    open_directory(directory)?.open_file(Path::new(name), false)
 }
 
 /// What a file takes of the disk, in bytes.
@@ -342,7 +343,7 @@ fn remove_unused(path: &Path) -> bool {
     let Some((directory, name)) = path.parent().zip(path.file_name()) else { return false };
     let (Ok(directory), name) = (open_directory(directory), Path::new(name)) else { return false };
     // The lock is held until the file is gone.
-    directory.open_file(name).is_ok_and(|file| {
+    directory.open_file(name, true).is_ok_and(|file| {
         try_lock_range(&file, &WHOLE).unwrap_or(false) && directory.remove(name).is_ok()
     })
 }

@@ -200,7 +200,7 @@ fn a_kept_tree_whose_directories_lie_in_each_other_or_in_several_has_an_end() {
         let mut visited = 0;
         let walked = Catalog::from(tree).walk(&dataset(&[]), ROOT, &mut |_, _| {
             visited += 1;
-            assert!(visited < 100);
+            assert!(visited < 1000);
         });
         walked.map(|()| visited).map_err(|error| error.to_string())
     };
@@ -210,19 +210,28 @@ fn a_kept_tree_whose_directories_lie_in_each_other_or_in_several_has_an_end() {
         })
     };
     assert_eq!(walk(changed(&built, TARGETS, |_| ()).unwrap()), Ok(6));
-    // Each is the root; each is the same one.
-    for target in [0, 1] {
-        let said = walk(set_all(target).unwrap());
-        assert!(target == 1 && said.is_ok() || said.unwrap_err().contains("damaged"));
+    // All are the root, or all are one of its directories.
+    assert!(walk(set_all(0).unwrap()).unwrap_err().contains("damaged"));
+    assert_eq!(walk(set_all(1).unwrap()), Ok(6));
+    // Two ways lead from each directory to the next one: 2³⁰ to the last.
+    let ways = (0..30).flat_map(|depth| ["s/x", "t/x"].map(|end| "s/".repeat(depth) + end));
+    let deep = tree(&ways.collect::<Vec<_>>()).unwrap();
+    let mut targets = Vec::new();
+    for directory in 0..deep.directories() {
+        let mut add = |name: &[u8], node| {
+            let (Node::Directory(target) | Node::Sample(target)) = node;
+            let before = targets.last().copied();
+            targets.push(before.filter(|_| name == b"t").unwrap_or(target as u32));
+            true
+        };
+        deep.list(directory, 0, &mut add).unwrap();
     }
-    let deep = tree(&["a/b/x", "c/d/y"]).unwrap();
-    let chain: [u32; 6] = [1, 1, 2, 2, 0, 0];
-    let shared = changed(&deep, TARGETS, |targets| {
-        for (place, target) in targets.chunks_mut(4).zip(chain) {
+    let shared = changed(&deep, TARGETS, |column| {
+        for (place, target) in column.chunks_mut(4).zip(&targets) {
             place.copy_from_slice(&target.to_le_bytes());
         }
     });
-    let _ = walk(shared.unwrap());
+    assert!(walk(shared.unwrap()).unwrap_err().contains("damaged"));
     // Names that no directory can have lead nowhere.
     for byte in [b'/', 0, b'.'] {
         let named = changed(&built, ARENA, |names| names.fill(byte));

@@ -142,12 +142,13 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Opens a regular file in it for reading and writing.
+    /// Opens a regular file in it for reading, and for writing if it `may_write`.
     ///
     /// # Errors
     /// It cannot be opened, or is no regular file, such as a symbolic link.
-    pub fn open_file(&self, name: &Path) -> io::Result<File> {
-        let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    pub fn open_file(&self, name: &Path, may_write: bool) -> io::Result<File> {
+        let access = if may_write { OFlag::O_RDWR } else { OFlag::O_RDONLY };
+        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = File::from(openat(&self.0, name, flags, Mode::empty())?);
         match file.metadata()?.is_file() {
             true => Ok(file),
