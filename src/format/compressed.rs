@@ -43,6 +43,9 @@ const MAGIC_BYTES: usize = 18;
 /// Enough for a gzip header with the longest name of a file.
 const HEADER_BYTES: u64 = 8 << 10;
 
+/// What is decoded to see whether a file that is shown as it is holds a container: its first bytes, and its last ones.
+const MAX_LOOK_BYTES: u64 = 256 << 20;
+
 const CODECS: [Compressed; 5] =
     [Compressed::GZIP, Compressed::BZIP2, Compressed::XZ, Compressed::ZSTD, Compressed::ZLIB];
 
@@ -108,6 +111,8 @@ impl Compressed {
                 let header = self.header(source.as_ref())?;
                 let name = self.file_name(source.as_ref(), header.as_ref());
                 let whole = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
+                // Marks that look like the end of a zip may refer to any place.
+                whole.limit(MAX_LOOK_BYTES);
                 let unopened = unopened(&whole, &name);
                 let modified = header.and_then(|header| header.modified);
                 Inside::File { name, modified, size_bytes: stream.decoded_bytes(), unopened }

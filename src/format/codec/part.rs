@@ -73,7 +73,9 @@ pub(in crate::format) fn quick(
         None => None,
     };
     let stream = whole_stream(&state, stored, last_bits)?;
-    let mut both = vec![0; state.window.len().checked_add(out.len())?];
+    let (mut both, length) = (Vec::new(), state.window.len().checked_add(out.len())?);
+    both.try_reserve_exact(length).ok()?;
+    both.resize(length, 0);
     let given = Decompressor::new().deflate_decompress(&stream, &mut both).ok()?;
     if given != both.len() {
         return None;
@@ -86,7 +88,7 @@ pub(in crate::format) fn quick(
 /// the part has a last block.
 fn whole_stream(state: &State, stored: &[u8], last_bits: Option<u8>) -> Option<Vec<u8>> {
     let mut bits = Bits { bytes: Vec::new(), pending: 0, pending_bits: 0 };
-    bits.bytes.reserve(stored.len().checked_add(WINDOW_BYTES)?.checked_add(64)?);
+    bits.bytes.try_reserve(stored.len().checked_add(WINDOW_BYTES)?.checked_add(64)?).ok()?;
     if !state.window.is_empty() {
         let length = u16::try_from(state.window.len()).ok()?;
         bits.bytes.push(0);

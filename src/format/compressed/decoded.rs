@@ -179,8 +179,10 @@ impl DecodedSource {
 
     fn decoded(&self, interval: &Interval) -> io::Result<Arc<Vec<u8>>> {
         let length_bytes = interval.decoded.end.saturating_sub(interval.decoded.start);
+        // Many stored bytes that decode to few take as long as many decoded ones.
+        let cost = length_bytes.max(length(&interval.stored) as u64);
         let mut limit = self.limit_now();
-        if limit.as_mut().is_some_and(|limit| !limit.allows(interval.number, length_bytes)) {
+        if limit.as_mut().is_some_and(|limit| !limit.allows(interval.number, cost)) {
             return Err(too_often());
         }
         drop(limit);
@@ -290,6 +292,22 @@ mod tests {
         assert!(decoded.end_limit().is_err());
         read().unwrap();
         decoded.end_limit().unwrap();
+    }
+
+    #[test]
+    fn stored_bytes_that_decode_to_nothing_count_for_the_limit() {
+        let skipped = [&[0x50, 0x2a, 0x4d, 0x18][..], &10_000_u32.to_le_bytes(), &[0; 10_000]];
+        let stored = [skipped.concat(), zstd::bulk::compress(&[7; 30], 1).unwrap()].concat();
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", stored));
+        let take = &mut |_: u64, _: &[u8]| Ok(());
+        let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
+        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        let read = || decoded.read_exact_at(&mut [0; 10], 0);
+        decoded.limit(20_000);
+        read().unwrap();
+        decoded.end_limit().unwrap();
+        decoded.limit(10_000);
+        assert!(read().is_err());
     }
 
     #[test]

@@ -27,8 +27,11 @@ const DIRECT_HAS_CHECKSUM: u8 = 0x02;
 const MAX_NESTING: u32 = 64;
 /// Records of huge objects, and of filtered ones: a place, and a key.
 const HUGE: [u8; 2] = [1, 2];
-/// Nothing that is filtered is longer without: the library's own blocks of links have 64 KiB.
-const MAX_FILTERED_BYTES: u64 = 16 << 20;
+/// No block or filtered object is longer: the library's own blocks of links have 64 KiB.
+const MAX_OBJECT_BYTES: u64 = 16 << 20;
+/// Blocks of a heap that are held in memory: a group with so many links has tens of millions. Holes of a sparse file would
+/// take memory without bound.
+const MAX_HELD_BYTES: u64 = 1 << 30;
 
 /// A heap whose head was read.
 pub(super) struct Heap<'a> {
@@ -45,6 +48,8 @@ pub(super) struct Heap<'a> {
     rows: u16,
     filtered: Option<Filtered>,
     blocks: HashMap<u64, Block>,
+    /// Bytes of these blocks.
+    held_bytes: u64,
     huge: Huge,
 }
 
@@ -160,6 +165,7 @@ impl<'a> Heap<'a> {
             rows,
             filtered,
             blocks,
+            held_bytes: 0,
             huge,
         })
     }
@@ -228,16 +234,31 @@ impl<'a> Heap<'a> {
             return self.input.block(what, address, bytes);
         };
         let mut block = self.input.block(what, address, length)?;
-        if bytes > MAX_FILTERED_BYTES {
-            let expected = format!("{what} of {MAX_FILTERED_BYTES} bytes at most");
-            let found = counted(bytes, "byte");
-            return Err(self.input.reader.malformed(block.at, expected, found, ""));
-        }
+        self.check_length(what, block.at, bytes)?;
         self.input.charge(block.at, bytes)?;
         let size = usize::try_from(bytes).unwrap_or(0);
         let made = filter::decode(&filtered.filters, mask, &block.bytes, size).map(Cow::into_owned);
         block.bytes = made.map_err(|fault| self.input.reader.faulty(block.at, what, fault))?;
         Ok(block)
+    }
+
+    fn check_length(&self, what: &'static str, at: u64, bytes: u64) -> Result<()> {
+        if bytes <= MAX_OBJECT_BYTES {
+            return Ok(());
+        }
+        let expected = format!("{what} of {MAX_OBJECT_BYTES} bytes at most");
+        Err(self.input.reader.malformed(at, expected, counted(bytes, "byte"), ""))
+    }
+
+    /// Holds a block for the objects that follow.
+    fn hold(&mut self, address: u64, block: Block) -> Result<()> {
+        self.held_bytes = self.held_bytes.saturating_add(block.bytes.len() as u64);
+        if self.held_bytes > MAX_HELD_BYTES {
+            let expected = format!("a heap with blocks of {MAX_HELD_BYTES} bytes at most");
+            return Err(self.input.reader.malformed(block.at, expected, "more", ""));
+        }
+        self.blocks.insert(address, block);
+        Ok(())
     }
 
     fn managed(&mut self, offset: u64, length: u64) -> Result<(Vec<u8>, u64)> {
@@ -248,12 +269,13 @@ impl<'a> Heap<'a> {
         let end = first.saturating_add(length);
         let is_new = !self.blocks.contains_key(&address);
         if is_new {
+            self.check_length("a block of a heap", self.at, size)?;
             let mut block = self.unfiltered("a block of a heap", (address, size), stored)?;
             self.input.fields(&block).mark(b"FHDB", 0)?;
             if has_checksum {
                 check_direct(self.input, &mut block, self.head_bytes())?;
             }
-            self.blocks.insert(address, block);
+            self.hold(address, block)?;
         }
         let wrong = |at| {
             let expected = "an object within a block of its heap";
@@ -329,7 +351,7 @@ impl<'a> Heap<'a> {
             let block = self.input.block("a block of a heap", address, length)?;
             self.input.fields(&block).mark(b"FHIB", 0)?;
             self.input.check("a block of a heap", &block)?;
-            self.blocks.insert(address, block);
+            self.hold(address, block)?;
         }
         let Some(block) = self.blocks.get(&address) else { return Err(self.no_block(number)) };
         let mut fields = self.input.fields(block);
@@ -397,4 +419,48 @@ fn check_direct(input: &Input<'_>, block: &mut Block, at: u64) -> Result<()> {
     }
     let expected = format!("a block of a heap with checksum {stored:#010x}");
     Err(input.reader.malformed(block.at, expected, format!("{found:#010x}"), ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{MemorySource, Source};
+
+    /// A heap of one direct block of so many bytes, which has no checksum, and the length of its head.
+    fn heap(bytes: u64) -> (Vec<u8>, u64) {
+        let start = [&b"FRHP\0\x09\0\0\0\0\0\x10\0\0"[..], &[0; 8], &[0xff; 8], &[0; 80]].concat();
+        let sizes =
+            [&[4, 0][..], &bytes.to_le_bytes(), &bytes.to_le_bytes(), &[32, 0, 1, 0]].concat();
+        let head_bytes = (start.len() + sizes.len() + 14) as u64;
+        let head = [&start[..], &sizes, &head_bytes.to_le_bytes(), &[0, 0]].concat();
+        let sum = lookup3(&head).to_le_bytes();
+        let mut file = [&head[..], &sum, b"FHDB\0"].concat();
+        file.resize((head_bytes + bytes) as usize, 7);
+        (file, head_bytes)
+    }
+
+    fn object(heap: &mut Heap<'_>) -> Result<(Vec<u8>, u64)> {
+        heap.object(&[0, 100, 0, 0, 0, 3, 0, 0, 0], 0)
+    }
+
+    #[test]
+    fn blocks_that_are_held_have_a_longest_length_and_a_sum() {
+        let (file, head_bytes) = heap(1 << 24);
+        let source = MemorySource::new("x", file);
+        let input = Input::new(super::super::input::reader(&source), 0);
+        let mut heap_of_one = Heap::open(&input, 0).unwrap();
+        assert_eq!(object(&mut heap_of_one).unwrap(), (vec![7; 3], head_bytes + 100));
+        assert_eq!(heap_of_one.held_bytes, 1 << 24);
+        let mut full = Heap::open(&input, 0).unwrap();
+        full.held_bytes = MAX_HELD_BYTES - (1 << 24) + 1;
+        let said = object(&mut full).unwrap_err().to_string();
+        assert!(said.contains("a heap with blocks of 1073741824 bytes at most"), "{said}");
+
+        let (file, _) = heap(1 << 25);
+        let source = MemorySource::new("x", file);
+        let input = Input::new(super::super::input::reader(&source), 0);
+        let said = object(&mut Heap::open(&input, 0).unwrap()).unwrap_err().to_string();
+        assert!(said.contains("a block of a heap of 16777216 bytes at most"), "{said}");
+        assert!(source.len() > 1 << 25);
+    }
 }

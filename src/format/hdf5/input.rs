@@ -6,7 +6,7 @@
 use super::super::reader::Reader;
 use super::super::{Error, Result};
 use super::NAME;
-use crate::format::counted;
+use crate::format::{counted, stream};
 use std::cell::Cell;
 
 /// What of a file's structure may be read beyond twice the file's length, in bytes.
@@ -15,6 +15,9 @@ const FREE_BYTES: u64 = 16 << 20;
 const BLOCK_COST: u64 = 16;
 /// No structure is longer: it is read into memory as a whole.
 const MAX_BLOCK_BYTES: u64 = 1 << 30;
+/// Chunks of all datasets of a file: a table of them takes 24 bytes of memory a chunk, and of a sparse file a chunk may take
+/// nothing.
+const MAX_CHUNKS: u64 = 1 << 26;
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
 /// A file whose superblock was read.
@@ -29,6 +32,8 @@ pub(super) struct Input<'a> {
     budget: Cell<u64>,
     /// What the chunks of all datasets may still have stored, in bytes.
     chunks: Cell<u64>,
+    /// How many chunks all datasets may still have.
+    chunks_left: Cell<u64>,
 }
 
 /// Some bytes of the file.
@@ -42,7 +47,8 @@ impl<'a> Input<'a> {
     pub(super) fn new(reader: Reader<'a>, base: u64) -> Self {
         let twice = reader.len().saturating_mul(2).saturating_add(FREE_BYTES);
         let (budget, chunks) = (Cell::new(twice), Cell::new(twice));
-        Self { reader, base, address_bytes: 8, length_bytes: 8, budget, chunks }
+        let chunks_left = Cell::new(MAX_CHUNKS);
+        Self { reader, base, address_bytes: 8, length_bytes: 8, budget, chunks, chunks_left }
     }
 
     /// The bytes at an address, all of which must lie in the file.
@@ -76,7 +82,17 @@ impl<'a> Input<'a> {
             self.reader.malformed(at, "chunks that do not overlap", found, "")
         })?;
         self.chunks.set(left);
+        let left = self.chunks_left.get().checked_sub(1).ok_or_else(|| {
+            let expected = format!("a file of {MAX_CHUNKS} chunks at most");
+            self.reader.malformed(at, expected, "more", "")
+        })?;
+        self.chunks_left.set(left);
         Ok(())
+    }
+
+    /// What the chunks of a dataset may decode to, in bytes, and those of all texts.
+    pub(super) fn most_decoded(&self) -> u64 {
+        self.reader.len().saturating_mul(stream::MAX_RATIO).saturating_add(stream::FREE_BYTES)
     }
 
     /// Where a range of addresses lies in the file.

@@ -12,9 +12,11 @@ use super::notes::Notes;
 use super::object::Message;
 use super::padded;
 use super::table;
-use super::values::{Heaps, Texts, Value, ending_at, fixed_values, json, trimmed};
+use super::values::{
+    Heaps, MAX_JSON_BYTES, Texts, Value, ending_at, far_text, fixed_values, json, too_much_json,
+    trimmed,
+};
 use crate::format::counted;
-use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 use crate::format::{OpenOptions, View, quoted};
 
 /// Elements that are read when a file is opened: text, and references to values.
@@ -27,8 +29,6 @@ const FREE_LOOK_BYTES: u64 = 16 << 20;
 /// 16 bytes. Those of no bytes take none there, but memory here.
 const FREE_VALUES: u64 = 1 << 20;
 const VALUE_BYTES: u64 = 16;
-/// Text that is kept in memory: the JSON of a file, and fixed strings in chunks.
-const MAX_JSON_BYTES: usize = 128 << 20;
 /// What is made of nothing is shown in bands of so many bytes.
 const BAND_BYTES: u64 = 1 << 20;
 
@@ -87,6 +87,8 @@ pub(super) struct Builder<'a> {
     json_left: usize,
     /// Elements, in bytes, that may still be read.
     elements_left: u64,
+    /// Bytes of chunks that may still be decoded to read elements: a chunk may have far more of them than its dataset.
+    decoded_left: u64,
     /// Bytes of values that may still be read to see what they are.
     looks_left: u64,
     /// Rows that may still be shown as files.
@@ -110,6 +112,7 @@ impl<'a> Builder<'a> {
             data_bytes: 0,
             json_left: MAX_JSON_BYTES,
             elements_left: twice.saturating_add(MAX_ALL_ELEMENT_BYTES),
+            decoded_left: input.most_decoded(),
             looks_left: twice.saturating_add(FREE_LOOK_BYTES),
             rows_left: length,
             values_left: (length / VALUE_BYTES).saturating_add(FREE_VALUES),
@@ -282,8 +285,7 @@ impl<'a> Builder<'a> {
                 Chunked::new(dataset, layout.chunk.clone(), table)
             }
         };
-        let fair = self.input.reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-        if chunked.bytes().max(chunked.made_bytes()) > fair {
+        if chunked.bytes().max(chunked.made_bytes()) > self.input.most_decoded() {
             return unsupported("it would be more than a thousand times as long as the file");
         }
         Ok(Data::Chunked(Box::new(chunked)))
@@ -310,6 +312,12 @@ impl<'a> Builder<'a> {
                 Ok((out, Some(at)))
             }
             Data::Chunked(chunked) => {
+                let Some(left) = self.decoded_left.checked_sub(chunked.made_bytes()) else {
+                    return unsupported(
+                        "the chunks of the file's texts and references decode to too much",
+                    );
+                };
+                self.decoded_left = left;
                 let read = chunked.read(0, &mut out, &mut |range| {
                     let length = range.end.saturating_sub(range.start);
                     let mut stored = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -472,26 +480,4 @@ impl<'a> Builder<'a> {
         }
         Ok(values)
     }
-}
-
-fn too_much_json() -> String {
-    format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20)
-}
-
-/// Text of up to `most` bytes that an element refers to.
-fn far_text(
-    input: &Input<'_>,
-    heaps: &mut Heaps<'_>,
-    element: &[u8],
-    most: usize,
-) -> Result<Vec<u8>, Refusal> {
-    let Some((at, bytes)) = heaps.value(element, 1)? else {
-        return unsupported("a text is not where it should be");
-    };
-    if bytes as usize > most {
-        return unsupported(too_much_json());
-    }
-    let mut text = vec![0; bytes as usize];
-    input.reader.read("a text", &mut text, at)?;
-    Ok(text)
 }

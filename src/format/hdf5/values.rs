@@ -5,10 +5,11 @@
 //! heap        "GCOL" | u8 1 | 3 × u8 | length | objects: u16 number | u16 references | u32 | length | bytes | pad to 8
 //! ```
 //!
-//! Imports the input and datatypes, and endings and JSON of this room.
+//! Imports the input, datasets and datatypes, and endings and JSON of this room.
 
 use super::super::json::{text_bytes, write_text};
 use super::super::{Error, Result, ending, magic};
+use super::dataset::{Refusal, unsupported};
 use super::datatype::Padding;
 use super::input::{Input, number};
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ const MIN_HEAP_BYTES: u64 = 4096;
 const HEAP_COST: u64 = 64;
 /// Of a value without a magic number so much is read to see whether it is text.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
+/// Text that is kept in memory: the JSON of a file, and fixed strings in chunks.
+pub(super) const MAX_JSON_BYTES: usize = 128 << 20;
 
 /// A value in the file: 16 bytes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,4 +273,26 @@ pub(super) fn json<E>(
         out.extend(steps.iter().filter(is_at(number.saturating_add(1))).map(|_| b']'));
     }
     Ok(Some(out))
+}
+
+pub(super) fn too_much_json() -> String {
+    format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20)
+}
+
+/// Text of up to `most` bytes that an element refers to.
+pub(super) fn far_text(
+    input: &Input<'_>,
+    heaps: &mut Heaps<'_>,
+    element: &[u8],
+    most: usize,
+) -> Result<Vec<u8>, Refusal> {
+    let Some((at, bytes)) = heaps.value(element, 1)? else {
+        return unsupported("a text is not where it should be");
+    };
+    if bytes as usize > most {
+        return unsupported(too_much_json());
+    }
+    let mut text = vec![0; bytes as usize];
+    input.reader.read("a text", &mut text, at)?;
+    Ok(text)
 }

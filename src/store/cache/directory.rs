@@ -8,10 +8,14 @@
 
 use super::key::EntryId;
 use crate::io::files::beneath::Beneath;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const SUBDIRECTORIES: [&str; 3] = ["entries", "users", "trash"];
 /// Backup programs skip a directory with this file.
@@ -19,6 +23,11 @@ const TAG: (&str, &str) = ("CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886
 const OTHERS_MAY_WRITE: u32 = 0o002;
 const GROUP_MAY_WRITE: u32 = 0o020;
 const SETGID: u32 = 0o2000;
+/// How long the lock is waited for: a process that was stopped, or a hostile member of the group, may hold it for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The first and the longest pause between two attempts to lock.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The directory of a cache.
 #[derive(Debug, Clone)]
@@ -26,6 +35,9 @@ pub(super) struct Directory {
     objects: PathBuf,
     /// Whether root made the directory for a group, whose members share it.
     is_shared: bool,
+    /// Whether the lock was last waited for in vain. Then it is only tried, until it is free again: a mount of a thousand
+    /// shards waits once.
+    is_stuck: Arc<AtomicBool>,
 }
 
 /// The files of an entry.
@@ -65,7 +77,7 @@ impl Directory {
     fn of(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let is_shared = trust(&path, false)?;
-        Ok(Self { objects: path.join("objects"), is_shared })
+        Ok(Self { objects: path.join("objects"), is_shared, is_stuck: Arc::default() })
     }
 
     /// Makes the subdirectories, which may have been deleted in the meantime.
@@ -138,16 +150,42 @@ impl Directory {
 
     /// Locks the directory against removal of entries.
     pub(super) fn lock_shared(&self) -> io::Result<Locked> {
-        let lock = self.open_lock()?;
-        lock.lock_shared()?;
-        Ok(Locked(lock))
+        self.lock(File::try_lock_shared, PATIENCE)
     }
 
     /// Locks the directory against opening, making and removing entries.
     pub(super) fn lock_exclusively(&self) -> io::Result<Locked> {
-        let lock = self.open_lock()?;
-        lock.lock()?;
-        Ok(Locked(lock))
+        self.lock(File::try_lock, PATIENCE)
+    }
+
+    /// Locks the directory, or gives up when `patience` has passed.
+    fn lock(
+        &self,
+        try_lock: fn(&File) -> Result<(), TryLockError>,
+        patience: Duration,
+    ) -> io::Result<Locked> {
+        let (lock, start, mut pause) = (self.open_lock()?, Instant::now(), FIRST_PAUSE);
+        loop {
+            match try_lock(&lock) {
+                Ok(()) => {
+                    self.is_stuck.store(false, Ordering::Relaxed);
+                    return Ok(Locked(lock));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if self.is_stuck.load(Ordering::Relaxed) || start.elapsed() >= patience {
+                self.is_stuck.store(true, Ordering::Relaxed);
+                let place = self.objects.join("lock");
+                let text = format!(
+                    "{}: another process holds the lock and does not release it (fuser shows which)",
+                    place.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     pub(super) fn entries(&self) -> PathBuf {
@@ -229,4 +267,28 @@ fn trust(path: &Path, in_shared: bool) -> io::Result<bool> {
         );
     }
     Ok(is_of_group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_not_waited_for_for_ever() {
+        let place = tempfile::tempdir().unwrap();
+        let (mine, theirs) =
+            (Directory::prepare(place.path()).unwrap(), Directory::existing(place.path()).unwrap());
+        let held = theirs.lock_exclusively().unwrap();
+        let patience = Duration::from_millis(200);
+        let start = Instant::now();
+        let error = mine.lock(File::try_lock_shared, patience).err().unwrap();
+        assert!(start.elapsed() >= patience);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("objects/lock: another process holds the lock"));
+        // The next one is told at once, whatever its patience: else each shard of a mount would wait.
+        assert!(mine.lock(File::try_lock, Duration::from_secs(3600)).is_err());
+        drop(held);
+        drop(mine.lock_exclusively().unwrap());
+        let _shared = (mine.lock_shared().unwrap(), theirs.lock_shared().unwrap());
+    }
 }

@@ -5,7 +5,7 @@ use super::client::{Client, Object};
 use super::connect::connect;
 use super::counters::{Counters, DiskCacheState};
 use super::diagnosis::Diagnosis;
-use super::engine::{Engine, Get};
+use super::engine::{Engine, Get, Joined};
 use super::error::{ErrorKind, StoreError};
 use super::location::{Location, Scheme};
 use super::object::Fetcher;
@@ -18,7 +18,6 @@ use super::runtime;
 use crate::io::cache_directory;
 use crate::store::cache::{Cache, Entry};
 use crate::store::{Cause, Part, Profile, Version};
-use bytes::Bytes;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
@@ -219,9 +218,9 @@ impl Stores {
         if object.length_bytes == 0 {
             return Ok(Some(Vec::new()));
         }
-        let engine = Arc::clone(&self.engine);
+        let (engine, length_bytes) = (Arc::clone(&self.engine), object.length_bytes);
         let fetched = wait_for(location, async move {
-            let mut pieces: Vec<Bytes> = Vec::new();
+            let mut bytes = Joined::default();
             let get = Get {
                 client: &*client,
                 object: &object,
@@ -229,9 +228,13 @@ impl Stores {
                 is_urgent: &Arc::new(AtomicBool::new(true)),
                 cause: Cause::Open,
             };
-            engine.get(get, None, &mut pieces).await.map(|()| pieces)
+            engine.get(get, None, &mut bytes).await.map(|()| bytes)
         })?;
-        Ok(Some(fetched?.concat()))
+        let missing = || {
+            let why = format!("no memory for an index of {} bytes", length_bytes);
+            StoreError::new(location.to_string(), ErrorKind::Refused, why)
+        };
+        fetched?.into_bytes().map(Some).ok_or_else(missing)
     }
 
     /// The client for a location's store.

@@ -1,7 +1,7 @@
 //! The rules of requests, in time that the tests control; parts with and without a cache.
 
 use super::counters::Counters;
-use super::engine::{Engine, Get};
+use super::engine::{Engine, Get, Joined};
 use super::requests::{Observer, Request};
 use super::testing::{Answer, MemoryStore, content, location, wait_until};
 use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
@@ -9,7 +9,6 @@ use crate::format::Source;
 use crate::io::ReadError;
 use crate::store::cache::{Cache, Claim, Entry, Fetching, boot_anew};
 use crate::store::{Arrived, Cause, Part, Place, Store};
-use bytes::Bytes;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +28,7 @@ async fn get(
     store: &MemoryStore,
     range: Range<u64>,
 ) -> Result<Vec<u8>, StoreError> {
-    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut bytes = Joined::default();
     let get = Get {
         client: store,
         object: &store.object(),
@@ -37,7 +36,7 @@ async fn get(
         is_urgent: &Arc::new(AtomicBool::new(true)),
         cause: Cause::Demand,
     };
-    engine.get(get, None, &mut pieces).await.map(|()| pieces.concat())
+    engine.get(get, None, &mut bytes).await.map(|()| bytes.into_bytes().unwrap())
 }
 
 #[tokio::test(start_paused = true)]

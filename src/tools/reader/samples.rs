@@ -326,6 +326,7 @@ impl<'a> SampleReader<'a> {
                     return Err(too_large(size.max(length)).into());
                 }
                 let (mut range, mut made) = (Vec::new(), zeros(size)?);
+                range.try_reserve_exact(length as usize).map_err(|_| Fault::no_memory())?;
                 self.pieces(located, stream, 0..length, scratch, &mut |chunk| {
                     if let Chunk::Data(bytes) = chunk {
                         range.extend_from_slice(bytes);

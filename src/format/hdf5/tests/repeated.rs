@@ -3,7 +3,7 @@
 use super::super::dataset::{ChunkIndex, ChunkLayout, Dataset, Layout};
 use super::super::input;
 use super::super::notes::Notes;
-use super::super::object::{DATASPACE, DATATYPE, Extension, Headers, LAYOUT, Message};
+use super::super::object::{DATASPACE, DATATYPE, Extension, FILTERS, Headers, LAYOUT, Message};
 use super::super::shown::Builder;
 use super::super::table;
 use super::super::values::Heaps;
@@ -144,6 +144,42 @@ fn values_that_were_never_written_are_as_many_as_the_length_of_the_file_allows()
         let is_said = said.contains("101 values for so short a file");
         assert_eq!(is_said, samples == 1 << 20, "{said}");
     }
+}
+
+#[test]
+fn chunks_of_a_file_are_not_more_than_a_table_of_them_may_take_memory() {
+    let source = MemorySource::new("x", vec![0; 64]);
+    let input = input::Input::new(input::reader(&source), 0);
+    (0..1 << 26).for_each(|_| input.take_chunk(7, 0).unwrap());
+    let said = input.take_chunk(7, 0).unwrap_err().to_string();
+    assert!(said.contains("byte 7: expected a file of 67108864 chunks at most"), "{said}");
+}
+
+#[test]
+fn chunks_of_texts_decode_to_no_more_in_all_than_those_of_a_dataset_may() {
+    let chunk = 200_u32 << 20;
+    let single = [&[4, 2, 2, 2, 4][..], &chunk.to_le_bytes(), &1_u32.to_le_bytes(), &[1]].concat();
+    let stored = [&10_u64.to_le_bytes()[..], &[0; 4], &0_u64.to_le_bytes()].concat();
+    let messages = [
+        (DATASPACE, [&[1, 1, 0, 0, 0, 0, 0, 0][..], &1_u64.to_le_bytes()].concat()),
+        (DATATYPE, vec![0x13, 0, 0, 0, 1, 0, 0, 0]),
+        (FILTERS, vec![2, 1, 1, 0, 0, 0, 0, 0]),
+        (LAYOUT, [single, stored].concat()),
+    ];
+    let messages =
+        messages.map(|(kind, bytes)| Message { kind, at: 0, bytes, is_elsewhere: false });
+    let source = MemorySource::new("x", vec![0; 64]);
+    let input = input::Input::new(input::reader(&source), 0);
+    let options = OpenOptions::default();
+    let mut build = Builder::new(&input, &options);
+    // The file may decode to 1 GiB, and a little for its own bytes. None of it is deflate.
+    for name in [b"1", b"2", b"3", b"4", b"5", b"6"] {
+        build.add(name, &messages).unwrap();
+    }
+    let said = build.notes.into_warnings(Notes::default(), source.name());
+    let is_too_much: Vec<bool> =
+        said.iter().map(|said| said.contains("decode to too much")).collect();
+    assert_eq!(is_too_much, [false, false, false, false, false, true], "{said:#?}");
 }
 
 #[test]

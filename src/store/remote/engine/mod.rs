@@ -3,10 +3,12 @@
 
 mod flow;
 mod hedge;
+mod joined;
 mod listing;
 mod retry;
 
 pub(super) use flow::{Flow, Permit};
+pub(super) use joined::Joined;
 
 use super::client::{Body, Client, Object};
 use super::counters::{Counters, add};
@@ -45,13 +47,6 @@ pub(super) struct Engine {
 pub(super) trait Sink: Send {
     /// Takes the next bytes. Returns whether a reader or the cache needs the bytes after them.
     fn push(&mut self, piece: Bytes) -> impl Future<Output = bool> + Send;
-}
-
-impl Sink for Vec<Bytes> {
-    async fn push(&mut self, piece: Bytes) -> bool {
-        Vec::push(self, piece);
-        true
-    }
 }
 
 /// A request for a range of an object.

@@ -1,0 +1,28 @@
+//! All bytes of a response in one piece. Imports the interface of sinks.
+
+use super::Sink;
+use bytes::Bytes;
+
+/// The bytes of a response, of which no more are held than have come.
+#[derive(Default)]
+pub(in crate::store::remote) struct Joined {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Joined {
+    /// The bytes; `None` if there was no memory for all of them.
+    pub(in crate::store::remote) fn into_bytes(self) -> Option<Vec<u8>> {
+        (!self.is_too_long).then_some(self.bytes)
+    }
+}
+
+impl Sink for Joined {
+    async fn push(&mut self, piece: Bytes) -> bool {
+        self.is_too_long = self.is_too_long || self.bytes.try_reserve(piece.len()).is_err();
+        if !self.is_too_long {
+            self.bytes.extend_from_slice(&piece);
+        }
+        !self.is_too_long
+    }
+}
