@@ -1,4 +1,4 @@
-//! What decoding costs: samples as archives hold them, and the intervals of large streams.
+//! The cost of decoding: samples as archives hold them, and the intervals of large streams.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ffrfs::format::MemorySource;
@@ -7,7 +7,7 @@ use ffrfs::format::stream::{INTERVAL_BYTES, StreamIndex};
 use std::hint::black_box;
 use std::io::Write;
 
-/// Words in an order of a generator's, so that it compresses like text.
+/// Words in the order of a random generator, so that they compress like text.
 fn text(bytes: usize) -> Vec<u8> {
     let words = ["image ", "label ", "of ", "the ", "training ", "sample ", "number\n"];
     let mut state = 1_u32;
@@ -23,7 +23,7 @@ fn text(bytes: usize) -> Vec<u8> {
     out
 }
 
-/// What no codec can shorten, as in JPEG files.
+/// Bytes that no codec can shorten, as in JPEG files.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! What the code itself costs, without kernel and disk: opening an index, names, and the read path.
+//! The cost of the code itself, without kernel and disk: opening an index, names, and the read path.
 //! Whole mounts are measured by `scripts/bench-mount`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -108,7 +108,7 @@ fn names(c: &mut Criterion) {
     }
 }
 
-/// What it costs a request that it may be traced, and that it is.
+/// The cost of tracing for a request, with tracing off and on.
 fn tracing(c: &mut Criterion) {
     let opened = open(&container(4, 100));
     let catalog = numbered(&opened);
@@ -128,7 +128,7 @@ fn tracing(c: &mut Criterion) {
         vfs.trace().end(traced, Ok(100));
     };
     let mut group = c.benchmark_group("trace a read");
-    // Shorter than a reader keeps it on.
+    // Shorter than a reader of the page keeps tracing on.
     group.warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
     group.bench_function("the clock alone", |b| b.iter(|| black_box(Instant::now())));
     group.bench_function("off", |b| b.iter(request));

@@ -10,17 +10,17 @@ use std::fmt;
 use std::io::{self, Write};
 use std::iter;
 
-/// Why something failed: a message, or an error of a library.
+/// The reason of a failure: a message, or an error of a library.
 pub(crate) type Reason = Box<dyn Error + Send + Sync>;
 
-/// A line on stderr, and no second one: names may hold line breaks. A closed stderr changes nothing.
+/// Writes one line to stderr, and no second one: names may hold line breaks. A closed stderr changes nothing.
 pub(crate) fn say(line: fmt::Arguments) {
     let mut line = one_line(without_numbers(line.to_string()));
     line.push('\n');
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// What an [`io::Error`] of the system puts between its text and its number.
+/// The words that an [`io::Error`] of the system puts between its text and its number.
 const NUMBER: &str = " (os error ";
 
 /// Whether [`without_numbers`] may change a text.
@@ -29,7 +29,7 @@ pub(crate) fn may_have_numbers(text: &str) -> bool {
 }
 
 /// Text in which errors of the system end without ` (os error 2)`, which says nothing more to people. Names of files that
-/// hold such words stay as they are: only what stands behind that error's own text goes, at the end of a name or word.
+/// hold such words stay as they are: the words go only behind that error's own text, at the end of a name or word.
 pub(crate) fn without_numbers(mut text: String) -> String {
     let mut from = 0;
     while let Some(at) = text[from..].find(NUMBER).map(|at| from + at) {
@@ -79,15 +79,15 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// A failed operation. Displayed with all its reasons: `what: why: why that`.
+/// A failed operation. Displayed with all its reasons: `context: reason: reason of that`.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
     pub exit: Exit,
-    /// What was being done, outermost first.
+    /// The operations that were being done, outermost first.
     contexts: Vec<String>,
     reason: Reason,
-    /// What is shown in place of the reasons.
+    /// A text that is shown in place of the reasons.
     said: Option<String>,
 }
 
@@ -97,14 +97,14 @@ impl Failure {
         Self { exit, contexts: Vec::new(), reason: reason.into(), said: None }
     }
 
-    /// Says what was being done: `context: reason`.
+    /// Adds the operation that was being done: `context: reason`.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.contexts.insert(0, context.to_string());
         self
     }
 
-    /// Is shown as `text`; its reasons stay what they are.
+    /// Is shown as `text`; [`Failure::reason`] still finds the reasons.
     #[must_use]
     pub(crate) fn saying(mut self, text: &str) -> Self {
         self.contexts.clear();
@@ -117,7 +117,7 @@ impl Failure {
         Self::new(Exit::Usage, message.to_string())
     }
 
-    /// A source cannot be read; `what` names it.
+    /// A source cannot be read; `what` names the source.
     pub fn unreadable(what: impl fmt::Display, error: io::Error) -> Self {
         let is_limit = is_limit(&error);
         let failure = Self::new(Exit::Unreadable, error);
@@ -127,7 +127,7 @@ impl Failure {
         }
     }
 
-    /// The output cannot be written; `what` names it. A reader that went away is no failure.
+    /// The output cannot be written; `what` names the output. A reader of a pipe that went away is no failure.
     pub fn output(what: impl fmt::Display, error: io::Error) -> Self {
         let exit = if error.kind() == io::ErrorKind::BrokenPipe { Exit::Ok } else { Exit::Output };
         Self::new(exit, error).context(what)
@@ -166,7 +166,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is said where a limit keeps this process from opening a file.
+/// The message where a limit keeps this process from opening a file.
 const TOO_MANY_FILES: &str = "this process may not open more files (ulimit -n)";
 
 fn is_limit(error: &io::Error) -> bool {

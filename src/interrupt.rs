@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
-/// Once: each further handler would make the next one dearer.
+/// The one listener of the process: each further handler would make the next one dearer.
 static LISTENS: OnceLock<Interrupt> = OnceLock::new();
-/// Those of [`LISTENS`].
+/// The handlers of [`LISTENS`].
 static HANDLERS: Mutex<Vec<SigId>> = Mutex::new(Vec::new());
 
 impl Interrupt {
-    /// Begins to listen to SIGINT, SIGTERM and SIGHUP, unless that is ignored (nohup); a second one ends the process at once.
+    /// Begins to listen to SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP; a second signal ends the process at once.
     pub(crate) fn listen() -> Self {
         static HANGUP: Once = Once::new();
         let this = Self::while_opening();
@@ -31,7 +31,7 @@ impl Interrupt {
         this
     }
 
-    /// As [`Interrupt::listen`], without SIGHUP: a mount takes that for something else.
+    /// As [`Interrupt::listen`], without SIGHUP, which means something else to a mount.
     pub(crate) fn while_opening() -> Self {
         let listen = || {
             let this = Self::default();
@@ -42,14 +42,14 @@ impl Interrupt {
     }
 
     fn listen_to(&self, signal: i32) {
-        // In this order: the first signal finds the flag unset.
+        // The order matters: the first signal finds the flag unset.
         let ends = signal_hook::flag::register_conditional_default(signal, Arc::clone(&self.0));
         let notes = signal_hook::flag::register(signal, Arc::clone(&self.0));
         let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
         handlers.extend([ends, notes].into_iter().flatten());
     }
 
-    /// Ends the listening of this process: others, who listen already, take the signals from now on.
+    /// Ends the listening of this process: other listeners, which are there already, take the signals from now on.
     ///
     /// # Errors
     /// A signal has come before.

@@ -1,5 +1,5 @@
-//! Any bytes, cut anywhere, written to the control file that takes announcements: taken or refused; and
-//! what is taken is as much however it is cut.
+//! Any bytes, cut anywhere, written to the control file that takes announcements: they are taken or refused, and
+//! as many samples are announced wherever the bytes are cut.
 
 #![no_main]
 
@@ -25,11 +25,11 @@ static CONTAINER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|input: &[u8]| {
-    // The first two bytes say where to cut: how large the first piece is, and the others.
+    // The first two bytes give the cuts: the size of the first piece, and that of the others.
     let [first, step, bytes @ ..] = input else { return };
     let mut first = usize::from(*first).min(bytes.len());
     if bytes.contains(&0) {
-        // The first piece shows that these are numbers.
+        // The first piece shows that the bytes are binary numbers.
         first = first.next_multiple_of(8).clamp(8, bytes.len().max(8)).min(bytes.len());
     }
     let (head, tail) = bytes.split_at(first);
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// How many samples these writes announce.
+/// The number of samples that these writes announce.
 fn announced<'a>(writes: impl IntoIterator<Item = &'a [u8]>) -> Result<u64, Errno> {
     let vfs = mounted();
     let Ok(Lookup::Found(directory)) = vfs.lookup(1, CONTROL_DIRECTORY.as_bytes()) else { panic!() };

@@ -1,5 +1,5 @@
 //! Any bytes as the map and the meta file of a cached object. Nothing panics, and a block counts as present only if
-//! its record was written for this block of this object: what is read then is what was written.
+//! its record was written for this block of this object: the bytes that are read then are those that were written.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 const LENGTH: u64 = 2 * BLOCK_BYTES + 100;
-/// Where the records of a map begin.
+/// The offset in a map where the records begin.
 const HEADER_BYTES: usize = 4096;
 
 struct World {
@@ -85,7 +85,7 @@ fuzz_target!(|input: &[u8]| {
     drop(entry);
     let contents = Contents::open(&world.directory).expect("ours").expect("it exists");
     assert_eq!(contents.list().expect("it can be listed").len(), 1);
-    // What was refused is made anew, and has another map.
+    // A refused entry is made anew, and has another map.
     fill(&world.cache, &world.object);
     *whole = std::fs::read(&world.map).expect("the map");
 });

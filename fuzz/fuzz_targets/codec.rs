@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let [codec, piece, room, stored @ ..] = input else { return };
     let codec = CODECS[usize::from(*codec) % CODECS.len()];
     if codec == Codec::Ppmd {
-        // The model of the least memory: what it costs to make it is not what is looked for.
+        // A model of the least memory, as the cost of making the model is not tested.
         let mut stored = stored.to_vec();
         if let [low, high, ..] = &mut stored[..] {
             (*low, *high) = (*low & 0xf, *high & 0xf0);
@@ -47,18 +47,18 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut out = vec![0; whole.len()];
     if codec == Codec::Deflate64 {
-        // It takes a tree with too many codes, and reads it as the pieces fall: the CRC-32 of the zip finds that.
+        // The decoder takes a tree with too many codes; its output then depends on the pieces: the zip's CRC-32 finds that.
         let _ = decode(codec, stored, &mut out);
         return;
     }
     if decode(codec, stored, &mut out).is_ok() && codec != Codec::Deflate {
-        // Of raw deflate, references before the start are zeros to one decoder, an error to the other.
+        // In raw deflate, references before the start are zeros to one decoder, an error to the other.
         assert!(out == whole);
     }
     indexed(codec, stored, &whole, sizes.1 as u64);
 });
 
-/// What decodes, and the last checkpoint.
+/// The decoded bytes, and the last checkpoint.
 fn steps(
     codec: Codec,
     from: Option<&Checkpoint>,

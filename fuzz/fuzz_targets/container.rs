@@ -1,5 +1,5 @@
 //! Any bytes as a container: opened or refused, listed and read through the file system's own code, and
-//! never a byte given out that does not match its checksum.
+//! never a byte given out of a sample that does not match its checksum.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Files and directories looked at in one run.
+/// The most files and directories that are looked at in one run.
 const MAX_ENTRIES: usize = 64;
 
 fuzz_target!(|input: &[u8]| {
@@ -56,7 +56,7 @@ fn visit(vfs: &Vfs, bytes: &[u8]) {
     }
 }
 
-/// Reads a file in two ways; what comes back must be the stored bytes and match the stored checksum.
+/// Reads a file in two ways; the result must be the stored bytes, and the sample must match the stored checksum.
 fn read(vfs: &Vfs, bytes: &[u8], attr: &Attr) {
     let number = |name: &[u8]| -> u64 {
         let value = vfs.getxattr(attr.ino, name).expect("a sample has its attributes");
@@ -92,7 +92,7 @@ fn read_at(vfs: &Vfs, bytes: &[u8], ino: u64, offset: u64, length: u64) -> Optio
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
-    // Bit by bit: an implementation of its own, as the judge.
+    // Bit by bit: an implementation that is independent of the tested one.
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })

@@ -1,6 +1,6 @@
 //! Any bytes as the kept index of a container that must be read whole: of a tar archive, or of a compressed file.
-//! The checksum is made right, so that the bytes behind it are looked at. Nothing panics, no name leads to a sample
-//! that is not there, and no memory is taken that the index does not have.
+//! The checksum is made right, so that the bytes behind it are looked at. Nothing panics, no name leads to a missing
+//! sample, and no memory is taken for entries that the index does not have.
 
 #![no_main]
 
@@ -10,14 +10,14 @@ use ffrfs::format::{Container, Format, MemorySource, Node, Source};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// Samples looked at in one run.
+/// The most samples that are looked at in one run.
 const MOST: u64 = 256;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
     let mut index = bytes.to_vec();
     let is_tar = mode & 1 == 0;
-    // Behind the head of a compressed file's index, and that of its stream.
+    // In a compressed file's index, the head and the index of the stream come first.
     let stream_bytes = index.get(16..24).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
     let start = if is_tar { 0 } else { stream_bytes.saturating_add(40) };
     if let Some(part) = usize::try_from(start).ok().and_then(|start| index.get_mut(start..)) {

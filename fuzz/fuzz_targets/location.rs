@@ -1,4 +1,4 @@
-//! Any text as a URL: refused without its secrets, or taken apart so that what is displayed means the same.
+//! Any text as a URL: refused, or taken apart so that the displayed URL, without the secret query, means the same.
 
 #![no_main]
 

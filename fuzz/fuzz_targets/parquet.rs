@@ -7,7 +7,7 @@ use ffrfs::format::{Content, FORMATS, Member, MemorySource, Names, OpenOptions, 
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// Samples looked at in one run, and what is decoded of each.
+/// The most samples that are looked at in one run, and the largest sample that is decoded.
 const MAX_SAMPLES: u64 = 64;
 const MAX_BYTES: u64 = 1 << 20;
 

@@ -8,7 +8,7 @@ use ffrfs::format::ffrecord::pickle::{Entry, Directory, MAX_DEPTH, decode, encod
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    // The last byte chooses how many samples there are, so that seeds are plain pickles + 1 byte.
+    // The last byte chooses the number of samples, so that seeds are plain pickles + 1 byte.
     let Some((&bits, pickle)) = input.split_last() else { return };
     let samples = u64::MAX.checked_shr(u32::from(bits)).unwrap_or(0) >> 1;
     let Ok(tree) = decode(pickle, samples) else { return };

@@ -1,4 +1,4 @@
-//! Any bytes as a pickled sample: it stays one file, or its files lie within it and are as long as they say.
+//! Any bytes as a pickled sample: the sample stays one file, or its files lie within it and are as long as they say.
 
 #![no_main]
 

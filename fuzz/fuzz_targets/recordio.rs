@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Parts whose kind and length are a byte before each.
+/// Parts of records; a byte before each gives its kind and length.
 fn marked(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((word, rest)) = bytes.split_first() {

@@ -1,5 +1,5 @@
 //! Any bytes as a safetensors file: refused, or its samples lie within the file, and are as long as they say with
-//! what stands before them.
+//! the prefix before them.
 
 #![no_main]
 

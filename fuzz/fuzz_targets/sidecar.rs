@@ -1,4 +1,4 @@
-//! Any bytes as a sidecar: refused, or every row can be read, and what was read writes the same bytes again.
+//! Any bytes as a sidecar: refused, or every row can be read, and the rows are written as the same bytes again.
 
 #![no_main]
 
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(again == bytes, "it was written in another way");
 });
 
-/// Makes the first section one that can be read: its magic number, its number of rows, its checksums.
+/// Makes the first section readable: its magic number, its number of rows, its checksums.
 fn seal(bytes: &mut [u8]) {
     let rows = u64::from(bytes[16]) % ((bytes.len() - HEAD_BYTES) as u64 / 4 + 1);
     bytes[..8].copy_from_slice(b"FFRFSUM1");

@@ -1,5 +1,5 @@
-//! Any bytes as a Syrah file: refused, or its samples lie within the file, are as long as they say with what
-//! stands before them, and have names of their own that a directory can hold.
+//! Any bytes as a Syrah file: refused, or its samples lie within the file, are as long as they say with the prefix
+//! before them, and have names of their own that a directory can hold.
 
 #![no_main]
 

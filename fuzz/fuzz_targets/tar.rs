@@ -1,5 +1,5 @@
 //! Any bytes as a tar archive, given in one piece or as a stream: scanned, listed, kept and found again. No
-//! member lies outside of the archive, and no piece of a sparse one outside of it or out of order.
+//! member lies outside of the archive, and no piece of a sparse member outside of the member or out of order.
 
 #![no_main]
 
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     visit(container.as_ref(), bytes.len() as u64);
 });
 
-/// Gives every block that has the look of a header its checksum.
+/// Gives every block that looks like a header its checksum.
 fn seal(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(512).filter(|block| block[257..].starts_with(b"ustar")) {
         block[148..156].fill(b' ');

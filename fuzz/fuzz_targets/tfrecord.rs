@@ -1,4 +1,4 @@
-//! Any bytes as a TFRecord file; or as the data of its records, whose lengths and checksums are then right.
+//! Any bytes as a TFRecord file; or as the data of its records, with right lengths and checksums but perhaps for the last.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Records of the lengths that the bytes before each say, with checksums that are right but for the last.
+/// Records whose lengths are given by a byte before each, with checksums that are right but perhaps for the last.
 fn sealed(mut bytes: &[u8], is_last_wrong: bool) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((length, rest)) = bytes.split_first() {

@@ -1,5 +1,5 @@
-//! Any bytes as a zip file: refused or listed, and every place that a member is said to lie at is within the
-//! file. That its bytes match their checksum is for the file system: `container` asks for that.
+//! Any bytes as a zip file: refused or listed, and the range of every member is within the file. The file
+//! system compares members with their checksums: `container` tests that.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use ffrfs::format::{Progress, Checkpoint, Secret};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// Members looked at in one run, and the largest that is decoded.
+/// The most members that are looked at in one run, and the size of the largest that is decoded.
 const MAX_MEMBERS: u64 = 64;
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -74,7 +74,7 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<()> {
     Some(())
 }
 
-/// What a member is decoded to step by step, and the last checkpoint. `None`: an error.
+/// The bytes that a member is decoded to step by step, and the last checkpoint. `None` on an error.
 fn steps(
     container: &dyn Container,
     index: u64,

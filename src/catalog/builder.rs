@@ -9,7 +9,7 @@ use crate::format::{self, Attributes, Directory, Entry, Member, quoted};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What a file is called whose stored name is empty.
+/// The name of a file whose stored name is empty.
 const NAMELESS: &[u8] = b"%";
 
 /// Collects names in any order.
@@ -32,7 +32,7 @@ pub struct TreeBuilder {
     made: usize,
 }
 
-/// How many directories a member of an archive may make, all in all; and how many an archive may have whatever its members are.
+/// The most directories that the members of an archive may make: a number for each member, and one for the archive.
 const DIRECTORIES_A_MEMBER: usize = 16;
 const FREE_DIRECTORIES: usize = 4096;
 
@@ -70,7 +70,7 @@ impl TreeBuilder {
     /// that is not empty.
     ///
     /// # Errors
-    /// A name is not one of a directory entry.
+    /// A name cannot be that of a directory entry.
     pub fn add_directory(
         &mut self,
         above: &[u8],
@@ -106,8 +106,8 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Adds a member of an archive, below the directory `above` if that is not empty. Its path is made one that
-    /// a directory can hold.
+    /// Adds a member of an archive, below the directory `above` if that is not empty. Names of its path that no
+    /// directory can hold are escaped.
     ///
     /// # Errors
     /// There are too many names.
@@ -172,7 +172,7 @@ impl TreeBuilder {
         });
     }
 
-    /// Adds what another tree shows under `path`; directories on the way are made.
+    /// Adds a sample or directory that another tree shows under `path`; directories on the way are made.
     ///
     /// # Errors
     /// There are too many names.
@@ -188,7 +188,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Sets what is stored of a directory beside its name, if there is a directory of this path; the root's is
+    /// Sets the attributes that are stored of a directory, if there is a directory of this path; the root's path is
     /// empty.
     pub fn set_attributes(&mut self, path: &[u8], attributes: Attributes) {
         let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
@@ -200,17 +200,17 @@ impl TreeBuilder {
         }
     }
 
-    /// Takes over what another tree does not show as it is stored.
+    /// Takes over another tree's counts of members that are not shown as they are stored.
     pub fn take_renamed(&mut self, renamed: Renamed) {
         self.renamed = renamed;
     }
 
-    /// Shows also what macOS and Windows leave beside people's own files.
+    /// Shows, too, files that macOS and Windows leave beside people's own.
     pub fn show_all(&mut self) {
         self.shows_all = true;
     }
 
-    /// Of these samples, all of one container, the last of each name takes the place of the others, if
+    /// Lets the last sample of each name take the place of the others among these samples, all of one container, if
     /// duplicates are [`Duplicates::Auto`]. Later calls are for later samples.
     pub fn replace_within(&mut self, samples: Range<u64>) {
         self.replacing.push(samples);
@@ -242,7 +242,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Decides what becomes of several members of one name; unless it is called they are an error.
+    /// Sets the treatment of several members of one name; without a call they are an error.
     pub fn duplicates(&mut self, duplicates: Duplicates) {
         self.duplicates = Some(duplicates);
     }
@@ -256,7 +256,7 @@ impl TreeBuilder {
         one.parent == other.parent && self.name(one.place) == self.name(other.place)
     }
 
-    /// By directory and name; what was added first comes first.
+    /// Sorts entries by directory and name, and those of one name in the order in which they were added.
     fn sort(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.sort_unstable_by(|a, b| {
@@ -266,7 +266,7 @@ impl TreeBuilder {
         self.entries = entries;
     }
 
-    /// Sorts and packs what was added.
+    /// Sorts and packs the entries.
     ///
     /// # Errors
     /// A name stands twice in a directory, and that is an error.
@@ -343,9 +343,9 @@ impl TreeBuilder {
                 Duplicates::Auto => self.without_replaced(&sorted, run),
                 _ => run.to_vec(),
             };
-            // A directory keeps the name; there is at most one.
+            // A directory keeps the name; at most one has it.
             let directory = run.iter().position(|entry| !entry.is_file());
-            // Of the files this one is shown in any case: beside a directory under a number.
+            // This one of the files is shown in any case: beside a directory under a number.
             let shown = match policy {
                 Duplicates::Last => run.iter().rposition(Pending::is_file),
                 _ => run.iter().position(Pending::is_file),
@@ -390,7 +390,7 @@ impl TreeBuilder {
         self.renamed.hide(&path.unwrap_or_default());
     }
 
-    /// The whole path of one of `sorted`, all entries.
+    /// The whole path of an entry; `sorted` has all entries.
     fn path(&self, sorted: &[Pending], entry: &Pending) -> Vec<u8> {
         let mut path = self.name(entry.place).to_vec();
         let mut directory = entry.parent;
@@ -406,7 +406,7 @@ impl TreeBuilder {
         path
     }
 
-    /// Adds an entry under the next number behind `name` that is free.
+    /// Adds an entry under `name` with the next free number.
     fn rename(
         &mut self,
         sorted: &[Pending],

@@ -11,31 +11,31 @@ pub struct Dataset {
     places: Vec<Place>,
     /// The number of each container's first sample, and behind the last the number of all samples.
     starts: Vec<u64>,
-    /// By container: checksums from a sidecar, and its name.
+    /// By container: the checksums from a sidecar, and the sidecar's name.
     sums: Vec<Option<(Arc<Section>, PartName)>>,
-    /// By container: what is said of it beside its own warnings.
+    /// By container: the notes on it beside its own warnings.
     notes: BTreeMap<usize, Vec<String>>,
 }
 
-/// Where a container lies.
+/// The place of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// In which part of the store.
+    /// The part of the store.
     pub part: usize,
-    /// Where it begins there: elsewhere than at 0 if it is a member of another one.
+    /// The offset in the part where the container begins: not 0 if it is a member of another container.
     pub base_bytes: u64,
 }
 
 /// A sample of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
-    /// Which container of the dataset.
+    /// The container in the dataset.
     pub container: usize,
-    /// Which part of the store the container lies in.
+    /// The part of the store that the container lies in.
     pub part: usize,
-    /// Its number in the container.
+    /// The sample's number in the container.
     pub index: u64,
-    /// Where it lies in the part.
+    /// The sample's place in the part.
     pub sample: Sample,
 }
 
@@ -51,7 +51,7 @@ impl Dataset {
     /// Joins containers in the given order, each of which lies where `places` says.
     ///
     /// # Panics
-    /// There is not a place for each.
+    /// There are more or fewer places than containers.
     #[must_use]
     pub fn nested(containers: Vec<Box<dyn Container>>, places: Vec<Place>) -> Self {
         assert_eq!(containers.len(), places.len(), "a place for each container");
@@ -65,24 +65,24 @@ impl Dataset {
         Self { containers, places, starts, sums, notes: BTreeMap::new() }
     }
 
-    /// Takes what is said of containers, by their numbers, beside their own warnings.
+    /// Sets notes on containers, by their numbers, beside the containers' own warnings.
     pub fn set_notes(&mut self, notes: BTreeMap<usize, Vec<String>>) {
         self.notes = notes;
     }
 
-    /// What an admin should know of a container.
+    /// The warnings that an admin should know of a container.
     #[must_use]
     pub fn warnings_of(&self, container: usize) -> Vec<String> {
         let own = self.containers[container].warnings().iter();
         own.chain(self.notes.get(&container).into_iter().flatten()).cloned().collect()
     }
 
-    /// Takes the checksums of the first containers, and where they lie, for samples that have none of their own.
+    /// Sets the checksums of the first containers, and their sidecars, for samples without a checksum of their own.
     pub fn set_sums(&mut self, sums: impl IntoIterator<Item = Option<(Arc<Section>, PartName)>>) {
         self.sums.iter_mut().zip(sums).for_each(|(place, found)| *place = found);
     }
 
-    /// Where the checksums of a container lie that were set.
+    /// The sidecar of a container, if its checksums were set.
     #[must_use]
     pub fn sums_of(&self, container: usize) -> Option<&PartName> {
         self.sums[container].as_ref().map(|(_, part)| part)
@@ -106,19 +106,19 @@ impl Dataset {
         self.containers.iter().fold(0, |sum, container| sum.saturating_add(container.data_bytes()))
     }
 
-    /// How many parts of the store the containers lie in: their numbers are below this.
+    /// The number of parts of the store that the containers lie in: the numbers of these parts are below it.
     #[must_use]
     pub fn part_count(&self) -> usize {
         self.places.iter().map(|place| place.part + 1).max().unwrap_or(0)
     }
 
-    /// Where a container begins in its part.
+    /// The offset where a container begins in its part.
     #[must_use]
     pub fn base_of(&self, container: usize) -> u64 {
         self.places[container].base_bytes
     }
 
-    /// In which part of the store a container lies.
+    /// The part of the store that a container lies in.
     #[must_use]
     pub fn part_of(&self, container: usize) -> usize {
         self.places[container].part
@@ -154,7 +154,7 @@ impl Dataset {
         Some((container, index - self.starts[container]))
     }
 
-    /// Where sample `index` lies. `Ok(None)`: there is no such sample.
+    /// Finds where sample `index` lies. `Ok(None)` if there is no such sample.
     ///
     /// # Errors
     /// The container was changed so that its index cannot be read.
@@ -175,7 +175,7 @@ impl Dataset {
         Ok(Some(Located { container, part, index, sample }))
     }
 
-    /// What is known of a sample beside its bytes.
+    /// The attributes of a sample.
     ///
     /// # Errors
     /// As [`Dataset::locate`].
@@ -186,7 +186,7 @@ impl Dataset {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// As [`Dataset::locate`].

@@ -47,7 +47,7 @@ pub enum Catalog {
     Tree(Tree),
 }
 
-/// What [`Catalog::list`] calls for an entry; says whether it wants more.
+/// The function that [`Catalog::list`] calls for each entry; returns whether it wants more entries.
 pub type Emit<'a> = dyn FnMut(&[u8], Node) -> bool + 'a;
 
 impl Catalog {
@@ -84,7 +84,7 @@ impl Catalog {
         }
     }
 
-    /// The directory that `directory` lies in; the root lies in itself. `None`: there is no such directory.
+    /// The directory that `directory` lies in; the root lies in itself. `None` if there is no such directory.
     #[must_use]
     pub fn parent(&self, directory: u64) -> Option<u64> {
         match self {
@@ -94,7 +94,7 @@ impl Catalog {
         }
     }
 
-    /// How many directories lie directly in `directory`.
+    /// The number of directories directly in `directory`.
     #[must_use]
     pub fn subdirectories(&self, directory: u64) -> u64 {
         match self {
@@ -105,7 +105,7 @@ impl Catalog {
         }
     }
 
-    /// Directories in all, the root included.
+    /// The number of directories, the root included.
     #[must_use]
     pub fn directories(&self) -> u64 {
         match self {
@@ -115,7 +115,7 @@ impl Catalog {
         }
     }
 
-    /// Samples that have a name.
+    /// The number of samples that have a name.
     #[must_use]
     pub fn samples(&self) -> u64 {
         match self {
@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// How many samples are a record, where each record is a directory.
+    /// The number of samples in a record, where each record is a directory.
     #[must_use]
     pub fn fields(&self) -> Option<u64> {
         match self {
@@ -134,7 +134,7 @@ impl Catalog {
         }
     }
 
-    /// What is not shown as it is stored; nothing where names are not stored.
+    /// The counts of members that are not shown as they are stored; 0 where names are not stored.
     #[must_use]
     pub fn renamed(&self) -> Renamed {
         match self {
@@ -143,7 +143,7 @@ impl Catalog {
         }
     }
 
-    /// What is stored of a directory beside its name, if anything is.
+    /// The attributes of a directory, if they are stored.
     #[must_use]
     pub fn attributes(&self, directory: u64) -> Option<&Attributes> {
         match self {
@@ -168,7 +168,7 @@ impl Catalog {
         Ok(Some(node))
     }
 
-    /// Visits everything below `directory` with its path from there, parents first.
+    /// Visits all nodes below `directory`, each with its path from there, parents first.
     ///
     /// # Errors
     /// As [`Catalog::lookup`].
@@ -181,7 +181,7 @@ impl Catalog {
         let mut pending = vec![(directory, Vec::new())];
         let mut left = self.directories();
         while let Some((directory, prefix)) = pending.pop() {
-            // A kept tree may be anybody's, and have a directory in several.
+            // A kept tree may come from anybody, and have one directory in several others.
             left = match (left.checked_sub(1), self) {
                 (None, Catalog::Tree(tree)) => return Err(tree.unreadable(tree::damaged())),
                 (left, _) => left.unwrap_or(0),
@@ -238,13 +238,13 @@ pub enum NameError {
     Duplicate {
         /// The path.
         path: String,
-        /// The first two that have it; a directory is no sample.
+        /// The first two samples that have the path; `None` for a directory.
         samples: [Option<u64>; 2],
     },
-    /// The paths of so many members make far more directories than any dataset has.
+    /// The paths of members make far more directories than any dataset has.
     #[error("the paths up to member {members} make far too many directories: it looks like a bomb")]
     TooManyDirectories {
-        /// Members up to the one that is too much.
+        /// The number of members up to the first one that is too much.
         members: usize,
     },
     /// The tree is too large for this program.
@@ -252,7 +252,7 @@ pub enum NameError {
     TooMany,
 }
 
-/// How many files a stored tree names.
+/// The number of files that a stored tree names.
 #[must_use]
 pub fn count_files(directory: &Directory) -> u64 {
     let mut pending = vec![directory];

@@ -1,4 +1,4 @@
-//! What archives call their members → names that a directory can hold. Never outside the mount, never lost.
+//! Paths of members in archives → names that a directory can hold. No path leads out of the mount, and none is lost.
 //!
 //! A path is cut at its slashes; empty parts and `.` go, so `/a//./b` is `a/b`. A part that cannot be an
 //! entry of a directory is escaped, as the fields of a record are: `crate::format::name`.
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 pub(super) use crate::format::name::{numbered, parts};
 
-/// Whether a path is shown as another one than it is stored as; `./` at its start does not count.
+/// Whether a path is not shown as it is stored; `./` at its start does not count.
 pub(super) fn is_changed(path: &[u8]) -> bool {
     path.first() == Some(&b'/') || parts(path).any(|part| matches!(part, Cow::Owned(_)))
 }

@@ -1,4 +1,4 @@
-//! Samples named by their number: `000123`, `000123.jpg`, `000/000123`. Names parse, nothing is stored but a
+//! Samples named by their number: `000123`, `000123.jpg`, `000/000123`. Names are parsed and not stored, but for a
 //! byte for each sample where suffixes differ.
 
 use super::{Emit, Node, ROOT};
@@ -17,19 +17,19 @@ pub struct Numbered {
     suffix: Suffix,
 }
 
-/// What stands behind the number.
+/// The suffix behind the number.
 #[derive(Debug)]
 pub enum Suffix {
-    /// The same for all, possibly nothing.
+    /// The same suffix for all samples, possibly an empty one.
     Fixed(String),
-    /// By each sample's first bytes.
+    /// A suffix by each sample's first bytes.
     PerSample(Suffixes),
 }
 
 /// Suffixes that differ from sample to sample, in a byte each.
 pub struct Suffixes {
     table: Vec<&'static str>,
-    /// Per sample, 0: none; k: `table[k - 1]`.
+    /// Per sample: 0 for no suffix, k for `table[k - 1]`.
     codes: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ impl Numbered {
         self.samples
     }
 
-    /// Directories in all, the root included.
+    /// The number of directories, the root included.
     #[must_use]
     pub fn directories(&self) -> u64 {
         self.fanout.map_or(0, |fanout| self.samples.div_ceil(fanout)) + 1
@@ -109,7 +109,7 @@ impl Numbered {
         }
     }
 
-    /// The path of a directory from the root, whose own is empty.
+    /// The path of a directory from the root; the root's path is empty.
     pub(super) fn directory_path(&self, directory: u64) -> Vec<u8> {
         let number = directory.checked_sub(1);
         number.map_or(Vec::new(), |n| format!("{n:00$}", self.directory_width).into_bytes())
@@ -158,7 +158,7 @@ pub(super) fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Exactly `width` decimal digits.
+/// Parses a number of exactly `width` decimal digits.
 pub(super) fn parse(name: &[u8], width: usize) -> Option<u64> {
     if name.len() != width {
         return None;

@@ -1,5 +1,5 @@
-//! Numbers → paths, for people; and which numbers have one. Nothing is stored for the way back: a stored tree is passed
-//! over twice, however many paths are asked for.
+//! Numbers → paths, for people; and which samples have a path. No table is stored for this direction: a stored tree is
+//! passed over twice, however many paths are asked for.
 
 use super::column::Column;
 use super::numbered::MAX_NAME_BYTES;
@@ -9,9 +9,9 @@ use crate::format::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
-/// How much of a column is looked at at a time.
+/// The bytes of a column that are scanned at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// No path has more names: it could not be opened.
+/// The most names of a path: one with more could not be opened.
 const MAX_DEPTH: usize = 4096;
 
 impl Catalog {
@@ -48,8 +48,8 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Which samples have a name: nobody can read those that were left out of the mount. `None` if all have one, or if the
-    /// names cannot be read, of which `failed` is told. All names are looked at when this is first called, and never again.
+    /// The samples that have a name: no program can read those that were left out of the mount. `None` if all samples have a
+    /// name, or if the names cannot be read: `failed` is told why. Only the first call passes over all names.
     pub fn named(&self, dataset: &Dataset, failed: impl FnOnce(Error)) -> Option<&Named> {
         let Catalog::Tree(tree) = self else { return None };
         let named = tree.named.get_or_init(|| match tree.named_samples(dataset.len()) {
@@ -64,7 +64,7 @@ impl Catalog {
 }
 
 impl Tree {
-    /// Which of so many samples have a name; `None` if all have one. A sample may have several.
+    /// Which of the `samples` samples have a name; `None` if all have one. A sample may have several names.
     fn named_samples(&self, samples: u64) -> io::Result<Option<Named>> {
         let mut named = vec![0u64; samples.div_ceil(64) as usize];
         let directories = self.directories();
@@ -81,7 +81,7 @@ impl Tree {
         Ok((count < samples).then_some(Named(named)))
     }
 
-    /// The paths of those nodes that have one.
+    /// The paths of the nodes; nodes without a path are left out.
     fn paths(&self, nodes: &[Node]) -> io::Result<HashMap<Node, Vec<u8>>> {
         let mut directories = HashSet::new();
         let mut samples = HashSet::new();
@@ -116,7 +116,7 @@ impl Tree {
         Ok(found)
     }
 
-    /// Where the entries of samples, or of directories, are.
+    /// Finds the entries of the wanted samples, or of the wanted directories: returns these by the number of the entry.
     fn entries_of(
         &self,
         wanted: &HashSet<u32>,

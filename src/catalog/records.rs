@@ -4,7 +4,7 @@ use super::numbered::{self, MAX_NAME_BYTES};
 use super::{Dataset, Emit, Node, ROOT};
 use crate::format::Result;
 
-/// Numbered records of so many fields each; directories of `fanout` records if given.
+/// Numbered records with the same number of fields each, in directories of `fanout` records if given.
 #[derive(Debug)]
 pub struct Records {
     records: u64,
@@ -15,7 +15,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Names for `samples` samples, `fields` of which are a record.
+    /// Names for `samples` samples, of which each `fields` are a record.
     ///
     /// # Panics
     /// `fanout` is 0.
@@ -39,23 +39,23 @@ impl Records {
         self.records * self.fields
     }
 
-    /// The samples of a record.
+    /// The number of samples in a record.
     pub(super) fn fields(&self) -> u64 {
         self.fields
     }
 
-    /// Directories of records.
+    /// The number of directories of records.
     fn outer(&self) -> u64 {
         self.fanout.map_or(0, |fanout| self.records.div_ceil(fanout))
     }
 
-    /// Directories in all, the root included: the root, directories of records, records.
+    /// The number of directories: the root, directories of records, records.
     #[must_use]
     pub fn directories(&self) -> u64 {
         1 + self.outer() + self.records
     }
 
-    /// The record that a directory is.
+    /// The record that is shown as the directory, if it is one of a record.
     fn record(&self, directory: u64) -> Option<u64> {
         directory.checked_sub(1 + self.outer()).filter(|record| *record < self.records)
     }
@@ -156,7 +156,7 @@ impl Records {
         Ok(path)
     }
 
-    /// The path of a directory from the root, whose own is empty.
+    /// The path of a directory from the root; the root's path is empty.
     pub(super) fn directory_path(&self, directory: u64) -> Vec<u8> {
         let outer = |number| format!("{number:00$}", self.fanout_width);
         let path = match (self.record(directory), self.fanout) {

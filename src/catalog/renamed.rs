@@ -1,27 +1,27 @@
-//! What happens to members that cannot be shown as they are stored.
+//! The treatment of members that cannot be shown as they are stored.
 
 use super::names::is_left_by_system;
 use crate::format::quoted;
 use serde::{Deserialize, Serialize};
 
-/// What is said of those that another one of the same name hides.
+/// The words for members that another one of the same name hides.
 const HIDDEN: &str = "hidden by others of the same name";
-/// What is said of those that are left out.
+/// The words for files that are left out.
 const LEFT_OUT: &str = "left out: files that macOS and Windows make";
 
-/// What to do with several members of one name. Directories keep theirs.
+/// The treatment of several members of one name. Directories keep their name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// As programs of the format do it: of the members of one tar the last is shown; all else as with `Number`.
+    /// As programs of the format treat them: of the members of one tar the last is shown; all others as with `Number`.
     #[default]
     Auto,
     /// The first is `x.jpg`, the others `x (1).jpg`, `x (2).jpg` …
     Number,
-    /// The first is shown.
+    /// The first member is shown.
     First,
-    /// The last is shown.
+    /// The last member is shown.
     Last,
-    /// They are an error.
+    /// Several members are an error.
     Error,
 }
 
@@ -37,12 +37,12 @@ pub struct Renamed {
     /// Files that macOS and Windows leave beside people's own.
     #[serde(default)]
     pub left_out: u64,
-    /// Some of them, as they are shown.
+    /// Examples of such members, as they are shown.
     pub examples: Vec<String>,
 }
 
 impl Renamed {
-    /// So many examples tell what is going on.
+    /// The most examples that are kept.
     const EXAMPLES: usize = 16;
 
     /// Whether one more example is wanted.
@@ -62,7 +62,7 @@ impl Renamed {
         self.example(|| format!("another {} is not shown", quoted(path)));
     }
 
-    /// How many were changed, in words; `None` if every name is shown as it is stored.
+    /// The numbers of changed members, in words; `None` if every name is shown as it is stored.
     #[must_use]
     pub fn summary(&self) -> Option<String> {
         in_words(&[
@@ -73,7 +73,8 @@ impl Renamed {
         ])
     }
 
-    /// How many are not shown, in words for a command that has the options `--all` and `--dup`; `None` if all are shown.
+    /// The numbers of members that are not shown, in words for a command that has the options `--all` and `--dup`; `None` if
+    /// all are shown.
     #[must_use]
     pub fn not_shown(&self) -> Option<String> {
         in_words(&[
@@ -88,7 +89,7 @@ impl Renamed {
         self.left_out > 0 && path.split(|byte| *byte == b'/').any(is_left_by_system)
     }
 
-    /// Four counts, and the examples, one a line: they hold no newlines.
+    /// Packs the four counts, and the examples, one a line: examples hold no newlines.
     pub(super) fn pack(&self) -> Vec<u8> {
         let counts = [self.escaped, self.numbered, self.hidden, self.left_out];
         let mut out: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
@@ -106,7 +107,7 @@ impl Renamed {
     }
 }
 
-/// Counts above 0, each with what is said of them and the option that shows them.
+/// The counts above 0, each with the words for its members and the option that shows them.
 fn in_words(counts: &[(u64, &str, &str)]) -> Option<String> {
     let some = counts.iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<_> = some.map(|(count, what, how)| format!("{count} {what}{how}")).collect();

@@ -3,7 +3,7 @@
 use super::column::Column;
 use std::io;
 
-/// A name is found within so many slots of its first one, or there is no table: names that were made to
+/// The slots, from its first one on, in which a name must be found, or there is no table: names that were made to
 /// collide must not cost time.
 const MAX_PROBES: u64 = 64;
 
@@ -12,7 +12,7 @@ const MAX_PROBES: u64 = 64;
 pub(super) struct Slots(pub(super) Column);
 
 impl Slots {
-    /// A table of entries, of which the directories and names are given in order. Empty if it would be slow.
+    /// Makes a table of entries, whose directories and names are given in order. The table is empty if it would be slow.
     pub(super) fn new<'a>(entries: impl ExactSizeIterator<Item = (u32, &'a [u8])>) -> Self {
         let count = entries.len() as u64;
         let slots = count + count / 2 + 1;
@@ -28,7 +28,7 @@ impl Slots {
         Self(Column::of_u32(table.into_iter()))
     }
 
-    /// Looks for an entry that `is_it`. `None`: there is no table.
+    /// Looks for the entry for which `is_it` is true. `None` if there is no table.
     pub(super) fn find(
         &self,
         directory: u32,

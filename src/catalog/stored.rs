@@ -5,28 +5,28 @@ use super::{Dataset, Duplicates, NameError, Tree, TreeBuilder, count_files};
 use crate::format::{self, Container, Directory, Member, Names, Result};
 use std::collections::HashSet;
 
-/// What names the containers bring.
+/// The names that the containers bring.
 pub enum StoredNames {
-    /// None: samples are numbered.
+    /// No names: samples are numbered.
     None,
-    /// None, and each record has so many fields.
+    /// No names of records: they are numbered, and each has this number of fields.
     Fields(u64),
     /// A tree.
     Tree(Box<Tree>),
-    /// Something like a tree that is not used: why.
+    /// A tree that cannot be used, and the reason.
     Unused(String),
-    /// None: a packed directory brings names, and another container brings nothing that its samples could be shown by.
+    /// No names: a packed directory brings some, and another container brings none by which its samples could be shown.
     Mixed {
         /// The number of the first container that brings a tree.
         named: usize,
-        /// The number of the first container that brings nothing, or names that may not be used.
+        /// The number of the first container that brings no names, or names that may not be used.
         unnamed: usize,
     },
     /// A tree, but for this path: it stands twice, and [`Duplicates::Error`] was asked for.
     Twice {
         /// The path.
         path: String,
-        /// The first two samples of this path; a directory is none.
+        /// The first two samples of this path; `None` for a directory.
         samples: [Option<u64>; 2],
     },
 }
@@ -34,26 +34,26 @@ pub enum StoredNames {
 /// How the names of several containers become one tree.
 #[derive(Debug, Clone, Default)]
 pub struct Naming {
-    /// What becomes of equal names.
+    /// The treatment of members of one name.
     pub duplicates: Duplicates,
-    /// A directory for each container, by its path; empty: all of them are one tree.
+    /// A directory for each container, by its path; empty if all containers are one tree.
     pub directories: Vec<Vec<u8>>,
     /// Samples that are shown as directories: they are containers themselves.
     pub opened: HashSet<u64>,
-    /// Numbered records lie in directories of so many.
+    /// The number of records in each directory, if numbered records lie in directories.
     pub fanout: Option<u64>,
-    /// Also what macOS and Windows leave beside people's own files.
+    /// Whether files are shown, too, that macOS and Windows leave beside people's own.
     pub all: bool,
 }
 
-/// Containers whose names may not be used, by their numbers, each with why.
+/// Containers whose names may not be used, by their numbers, each with the reason.
 pub type RefusedNames = Vec<(usize, String)>;
 
 impl Dataset {
-    /// The names that the containers store, if they do; those that may not be used are added to `refused`.
+    /// The names that the containers store, if any; containers whose names may not be used are added to `refused`.
     ///
     /// The last container's names may be for the whole dataset (that is how the reference package reads a
-    /// packed directory of several files). Otherwise the result is the union of what each container has;
+    /// packed directory of several files). Otherwise the result is the union of the names of all containers;
     /// numbers go on from one container to the next.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Dataset {
         }
     }
 
-    /// Whether what has a number and no name is all that there is: records, and samples without names.
+    /// Whether the dataset has only numbers and no names: records, and samples without names.
     ///
     /// # Errors
     /// As [`Dataset::stored_names`].
@@ -126,7 +126,7 @@ impl Dataset {
         Ok(false)
     }
 
-    /// All names of all containers, of which `own` are those of each.
+    /// Unites the names of all containers in one tree; `own` has those of each container.
     fn united(&self, naming: &Naming, own: Vec<Names>) -> Result<StoredNames> {
         let is_merged = naming.directories.is_empty();
         let mut only_trees = true;
@@ -160,7 +160,7 @@ impl Dataset {
             let one = Named { container, above, start, numbers, opened: &naming.opened };
             one.add(names, &mut builder, &mut check)?;
         }
-        // Names of packed directories stand once, or are not used at all.
+        // If a name stands twice in packed directories, their names are not used at all.
         let is_strict = only_trees && is_merged;
         builder.duplicates(if is_strict { Duplicates::Error } else { naming.duplicates });
         Ok(match wrong.map_or_else(|| builder.build(), Err) {
@@ -173,7 +173,7 @@ impl Dataset {
     }
 }
 
-/// How many records, or numbered samples, a container has.
+/// The number of records, or of numbered samples, in a container.
 fn count_records(container: &dyn Container, names: &Names) -> u64 {
     match names {
         Names::Fields(fields) => container.len() / (*fields).max(1),
@@ -185,16 +185,16 @@ fn count_records(container: &dyn Container, names: &Names) -> u64 {
 /// The numbers of a container's records.
 #[derive(Clone, Copy)]
 struct Numbers {
-    /// Of the first record.
+    /// The number of the first record.
     first: u64,
-    /// In digits.
+    /// The digits of a record's number.
     width: usize,
-    /// Records of a directory, and the digits of its number.
+    /// The number of records in a directory, and the digits of the directory's number.
     fanout: Option<(u64, usize)>,
 }
 
 impl Numbers {
-    /// Of so many records in all.
+    /// Numbers from `first` on, with the digits that `records` records in all need.
     fn new(first: u64, records: u64, fanout: Option<u64>) -> Self {
         let last = records.saturating_sub(1);
         let fanout = fanout.filter(|fanout| *fanout > 0);
@@ -211,7 +211,7 @@ impl Numbers {
         }
     }
 
-    /// A path that begins with the number of a record in the container.
+    /// The path that is shown for one that begins with the number of a record in the container.
     fn path_of(&self, path: &[u8]) -> Vec<u8> {
         let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
         let number = std::str::from_utf8(&path[..end]).ok().and_then(|text| text.parse().ok());
@@ -222,9 +222,9 @@ impl Numbers {
 /// A container whose names are added.
 struct Named<'a> {
     container: &'a dyn Container,
-    /// Below this directory, if that is not empty.
+    /// The directory above the names; empty for the root.
     above: &'a [u8],
-    /// The number of its first sample.
+    /// The number of the container's first sample.
     start: u64,
     numbers: Numbers,
     /// Samples that are shown as directories.

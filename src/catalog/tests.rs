@@ -23,7 +23,7 @@ fn container(samples: &[Vec<u8>]) -> Box<dyn Container> {
     crate::format::open(source, &OpenOptions::default()).unwrap()
 }
 
-/// Containers of that many samples of one byte each.
+/// A dataset of containers whose numbers of samples are `parts`, each sample of one byte.
 fn dataset(parts: &[usize]) -> Dataset {
     Dataset::new(parts.iter().map(|&count| container(&vec![vec![7]; count])).collect())
 }
@@ -94,7 +94,7 @@ fn stored(parts: Vec<Box<dyn Container>>) -> (Dataset, StoredNames) {
     (dataset, names)
 }
 
-/// What holds for every catalog: listings, lookups, cursors and counts tell the same story.
+/// Checks that the listings, lookups, cursors and counts of a catalog agree.
 fn check_consistent(catalog: &Catalog, dataset: &Dataset) {
     let mut pending = vec![(ROOT, ROOT)];
     let (mut directories, mut files) = (0, 0);

@@ -10,15 +10,15 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// Set in an entry's place for a directory; a name's place in the arena needs far fewer bits.
+/// The bit of an entry's place that is set for a directory; a name's place in the arena needs far fewer bits.
 pub(super) const DIRECTORY_BIT: u64 = 1 << 63;
 /// The place of a name: 48 bits of offset, 8 bits of length above them.
 pub(super) const LENGTH_SHIFT: u32 = 48;
 pub(super) const OFFSET_MASK: u64 = (1 << LENGTH_SHIFT) - 1;
 
-/// Numbers of a directory's row.
+/// The count of numbers in a directory's row.
 const DIRECTORY_FIELDS: usize = 4;
-/// What a kept tree begins with, and behind that its version, the lengths of its columns and their CRC-32.
+/// The first bytes of a kept tree, the last of which is its version; the lengths of its columns and a CRC-32 follow.
 const MAGIC: [u8; 8] = *b"FFRTREE4";
 const COLUMNS: usize = 7;
 const HEAD_BYTES: u64 = 8 + 8 * COLUMNS as u64 + 8;
@@ -36,14 +36,15 @@ pub struct Tree {
     pub(super) targets: Column,
     pub(super) arena: Column,
     pub(super) slots: Slots,
-    /// Of directories that are stored as such, by number.
+    /// The attributes of directories that are stored as such, by number.
     pub(super) attributes: Vec<(u32, Attributes)>,
     pub(super) renamed: Renamed,
-    /// Made when it is first asked for; `None`: all samples have a name, or the names cannot be read.
+    /// The samples that have a name, found when they are first asked for; `None` if all samples have a name, or the names
+    /// cannot be read.
     pub(super) named: Box<OnceLock<Option<Named>>>,
 }
 
-/// Which samples have a name: a bit for each.
+/// The samples that have a name: a bit for each sample.
 #[derive(Debug)]
 pub struct Named(pub(super) Vec<u64>);
 
@@ -134,7 +135,7 @@ impl Tree {
                 let place = self.places.u64_at(entry)?;
                 let node = self.node(entry, place)?;
                 let name = self.name(place, &mut buffer)?;
-                // A kept tree may be anybody's.
+                // A kept tree may come from anybody.
                 let is_right = match node {
                     Node::Directory(child) => child > directory,
                     Node::Sample(_) => true,
@@ -174,7 +175,7 @@ impl Tree {
         self.attributes.get(place).map(|(_, attributes)| attributes)
     }
 
-    /// What is not shown as it is stored.
+    /// The counts of members that are not shown as they are stored.
     #[must_use]
     pub fn renamed(&self) -> &Renamed {
         &self.renamed
@@ -193,10 +194,10 @@ pub(super) fn damaged() -> io::Error {
 // ---- kept on disk ----------------------------------------------------------------------------------
 
 impl Tree {
-    /// Writes it so that [`Tree::read`] finds it again.
+    /// Writes the tree so that [`Tree::read`] finds it again.
     ///
     /// # Errors
-    /// As `out` has them.
+    /// `out` cannot be written.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let attributes = Column::Memory(self.attributes.iter().flat_map(pack).collect());
         let renamed = Column::Memory(self.renamed.pack());
@@ -215,7 +216,7 @@ impl Tree {
         columns.iter().try_for_each(|column| column.write(out))
     }
 
-    /// Finds a tree again. `None`: this is none, or it is damaged.
+    /// Reads a tree that [`Tree::write`] wrote. `None` if the source is no tree, or a damaged one.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -240,7 +241,7 @@ impl Tree {
             columns.push(Column::Kept(source.table(at, length)?, length));
             at += length;
         }
-        // What is small is not mapped.
+        // The small columns are not mapped.
         let mut last = || -> io::Result<Vec<u8>> {
             let mut packed = Vec::new();
             columns.pop().map_or(Ok(()), |column| column.write(&mut packed))?;
@@ -315,7 +316,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(out)
 }
 
-/// Directory, mode (or all ones), nanoseconds (or all ones: no time), seconds.
+/// Packs attributes: seconds, directory, mode (or all ones), nanoseconds (or all ones: no time), 0.
 fn pack((directory, attributes): &(u32, Attributes)) -> Vec<u8> {
     let mode = attributes.mode.map_or(u32::MAX, u32::from);
     let (seconds, nanos) = attributes.modified.unwrap_or((0, u32::MAX));

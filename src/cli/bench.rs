@@ -34,7 +34,7 @@ Examples:
   ffrfs bench /mnt/ds --mode loader -j 8 --batch 64 --seconds 30
   ffrfs bench s3://data/a.ffr -O endpoint=http://minio:9000 -O cache=none";
 
-/// Figures of a shorter pass are chance.
+/// The least seconds of a pass whose figures are not chance.
 const SHORT_SECONDS: f64 = 0.2;
 
 /// Measure how fast files of a dataset are read
@@ -153,7 +153,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Says which files could not be read because they are encrypted; the exit code for what failed.
+/// Says which files could not be read because they are encrypted; returns the exit code for the reads that failed.
 fn said_of_unread(rows: &[Row]) -> Exit {
     let mut said: Vec<&str> = Vec::new();
     for Row { target, unread, .. } in rows.iter().filter(|row| row.unread.encrypted > 0) {

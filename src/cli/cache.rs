@@ -1,4 +1,4 @@
-//! `ffrfs cache`: what the cache directory holds of remote objects and decoded copies, and what is kept in it.
+//! `ffrfs cache`: the remote objects and decoded copies in the cache directory, and which of them are kept.
 
 use super::print::to_stdout;
 use super::remote::RemoteArgs;
@@ -59,17 +59,17 @@ enum Action {
     Unpin,
 }
 
-/// What `ls --json` prints.
+/// The object that `ls --json` prints.
 #[derive(Serialize)]
 struct List<'a> {
     objects: &'a [&'a CachedObject],
-    /// Of the objects.
+    /// The cached bytes of the objects.
     cached_bytes: u64,
     /// Copies of local compressed files that cannot be read in the middle.
     decoded: &'a [DecodedCopy],
 }
 
-/// What `verify --json` prints.
+/// The object that `verify --json` prints.
 #[derive(Serialize)]
 struct Verified {
     objects: usize,
@@ -94,7 +94,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Exit, Failure> {
     let listed = contents.as_ref().map(Contents::list).transpose().map_err(failed)?;
     let listed = listed.unwrap_or_default();
     let chosen = args.choose(&listed)?;
-    // Nothing but its path names a copy.
+    // Only its path names a copy, and no URL.
     let copies = if args.urls.is_empty() { DecodedCopy::list(&directory) } else { Vec::new() };
     match (args.action, &contents) {
         (Action::Add | Action::Ls, _) => print(args.json, &chosen, &copies),
@@ -212,7 +212,7 @@ fn verify(contents: &Contents, objects: &[&CachedObject], json: bool) -> Result<
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 return Err(Failure::interrupted());
             }
-            // Removed meanwhile.
+            // The object was removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Failure::unreadable(&object.url, error)),
         };

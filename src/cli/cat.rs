@@ -58,7 +58,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
         };
         located.push(found.ok_or_else(|| not_found(name, &catalog.renamed()))?);
     }
-    // Not listened to: the signal ends the program.
+    // No signal sets it: Ctrl-C ends the program.
     let interrupt = Interrupt::default();
     let reader = SampleReader::new(&opened, &interrupt);
     let (mut bad, mut out) = (Vec::new(), io::stdout().lock());

@@ -1,7 +1,7 @@
 //! `ffrfs completions`: a script with which a shell completes command lines.
 //!
-//! clap writes what can be known beforehand. Mount points, names of mount options and settings are asked of the
-//! program while the user types (`--offer`); the scripts for that are beside this file.
+//! clap writes the words that are known beforehand. Mount points, names of mount options and settings are asked of
+//! the program while the user types (`--offer`); the scripts for that are in `completions`, beside this file.
 
 use super::options;
 use crate::daemon::settings;
@@ -28,7 +28,7 @@ pub(super) struct CompletionsArgs {
     #[arg(value_name = "SHELL", required_unless_present = "offer")]
     shell: Option<ShellName>,
     /// Print what can stand here, one per line
-    // The scripts call it.
+    // The scripts call this option.
     #[arg(long, hide = true)]
     offer: Option<Offer>,
 }
@@ -72,7 +72,7 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
 }
 
 impl Offer {
-    /// Asks no daemon: one that hangs must not keep the user from typing.
+    /// Writes the words. Asks no daemon: one that hangs must not keep the user from typing.
     fn write(self, out: &mut Vec<u8>) {
         let is_setting =
             |option: &String| settings::can_change(option.split('=').next().unwrap_or_default());
@@ -105,8 +105,8 @@ fn visible() -> Command {
         .subcommands(commands)
 }
 
-/// clap can name a completer of zsh only by what kind of value it completes. These kinds are no argument's of ours: they
-/// stand for our own completers, whose names take the place of zsh's.
+/// clap can name a completer of zsh only by the kind of value that it completes. No argument of ours has one of these kinds:
+/// they stand for our own completers, whose names take the place of zsh's.
 const STAND_INS: [(ValueHint, &str, &str); 4] = [
     (ValueHint::Hostname, ":_hosts'", ":_ffrfs_mounts'"),
     (ValueHint::Username, ":_users'", ":_ffrfs_options'"),
@@ -114,7 +114,7 @@ const STAND_INS: [(ValueHint, &str, &str); 4] = [
     (ValueHint::Url, ":_urls'", ":_ffrfs_mounts_and_files'"),
 ];
 
-/// What clap's script for fish leaves out: the values of a command's first word, and the commands that `help` takes.
+/// The lines that clap's script for fish lacks: the values of a command's first word, and the commands that `help` takes.
 fn fish_words() -> String {
     let offered = |command: &str, words: &str| {
         let place = format!(
@@ -156,12 +156,13 @@ fn zsh() -> Vec<u8> {
     for (_, theirs, ours) in STAND_INS {
         script = script.replace(theirs, ours);
     }
-    // With two colons zsh forgets, behind the first such argument, that there are options. What --help hides has no help.
+    // With two colons zsh forgets, behind the first such argument, that there are options. Options that --help hides have no
+    // help.
     let lines = script.lines().filter(|line| !line.contains("=[]:"));
     let lines =
         lines.map(|line| line.replacen("'*::", "'*:", usize::from(line.starts_with("'*::"))));
     script = lines.flat_map(|line| [line, "\n".to_owned()]).collect();
-    // The last lines of the script call what must be defined before.
+    // The last lines of the script call functions that must be defined before.
     let end = script.rfind("if [ \"$funcstack[1]\"").unwrap_or(script.len());
     script.insert_str(end, include_str!("completions/offer.zsh"));
     script.into_bytes()

@@ -71,7 +71,7 @@ pub(super) struct ConvertArgs {
     view: ViewArgs,
 }
 
-/// What is written.
+/// The kind of the output.
 #[derive(Clone, Copy)]
 enum Target {
     Directory,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Target {
     }
 }
 
-/// What `--to` takes, so that shells can offer it.
+/// The values of `--to`, so that shells can offer them.
 fn targets() -> impl TypedValueParser<Value = Target> {
     let names = WRITERS.iter().flat_map(|format| {
         let name = format.name().to_lowercase();
@@ -95,7 +95,7 @@ fn targets() -> impl TypedValueParser<Value = Target> {
         let name = (!is_ending).then(|| PossibleValue::new(name).hide(true));
         format.extensions().iter().map(|&ending| PossibleValue::new(ending)).chain(name)
     });
-    // Named folder until 0.1.
+    // The value was called folder until 0.1.
     let directory = PossibleValue::new("directory").alias("folder");
     PossibleValuesParser::new(names.chain([directory])).try_map(|name| target_named(&name))
 }
@@ -273,7 +273,7 @@ impl ConvertArgs {
     }
 }
 
-/// Outputs of an earlier and larger set would be taken for some of this one.
+/// Warns of outputs of an earlier and larger set, which would be taken for some of this one.
 fn warn_of_older(output: &Path, count: usize) {
     let names = shard_names(output, count + 1);
     if let Some(next) = names.last().filter(|next| next.exists()) {

@@ -1,4 +1,4 @@
-//! `ffrfs doctor`: what this host offers, what a mount would use, and what to change.
+//! `ffrfs doctor`: the features that this host offers, those that a mount would use, and advice.
 
 use super::print::unless_unread;
 use super::remote::RemoteArgs;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let mut unusable = None;
     let places = args.places.iter().map(|place| PartName::from(place.clone().into_os_string()));
     let places: Vec<PartName> = places.collect();
-    // Beside the threads that ask a store, no process can be made that asks a mount.
+    // Mounts come first: beside the threads that ask a store, no process can be made that asks a mount.
     let paths: Vec<&Path> = places.iter().filter_map(PartName::as_path).collect();
     let mut of_paths = doctor::places(&paths, args.seconds).into_iter();
     for place in &places {

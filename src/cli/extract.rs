@@ -80,7 +80,7 @@ pub(super) fn run(args: &ExtractArgs) -> Result<Exit, Failure> {
     Ok(extracted.exit())
 }
 
-/// Says which files are bad, and how many were written without something.
+/// Says which files are bad, and how many were written without some of their bits or permissions.
 pub(super) fn report(entries: &dyn Entries, extracted: &Extracted) {
     let mut encrypted = Encrypted::default();
     for (entry, fault) in &extracted.bad {

@@ -1,5 +1,5 @@
 //! The command line that mount(8) knows: `mount.ffrfs SOURCE MOUNTPOINT [-sfnvrw] [-N NAMESPACE] [-t TYPE]
-//! [-o OPTIONS]`. It is this program under another name, for fstab, systemd and autofs.
+//! [-o OPTIONS]`. `mount.ffrfs` is this program under another name, for fstab, systemd and autofs.
 
 use super::mount_paths::name_words;
 use super::open::check_answered;
@@ -86,7 +86,7 @@ pub(super) fn is_called_by(args: &[OsString]) -> bool {
 
 pub(super) fn main(args: Vec<OsString>) -> ExitCode {
     let parsed = HelperArgs::try_parse_from(&args).map_err(|error| {
-        // mount(8) gives these two first.
+        // mount(8) gives source and mount point first.
         let paths = args.get(1..3).unwrap_or_default();
         let is_option = |arg: &OsString| arg.as_bytes().starts_with(b"-");
         let words: Vec<_> = match paths.iter().any(is_option) {
@@ -160,9 +160,9 @@ impl HelperArgs {
         list.join(OsStr::new(","))
     }
 
-    /// As `ffrfs mount -o LIST -- SOURCE MOUNTPOINT`.
+    /// Parses the arguments as `ffrfs mount -o LIST -- SOURCE MOUNTPOINT`.
     fn mount(&self, list: &OsStr) -> Result<mount::MountArgs, Failure> {
-        // mount(8) passes `rw` unless told `ro`: that is no wish. `control=rw` and -w are.
+        // mount(8) passes `rw` unless told `ro`: that `rw` is no wish of the user. `control=rw` and -w are.
         let (plain, _) = options::without(list, "rw");
         let list = if self.writable { list } else { &plain };
         let args = ["ffrfs".as_ref(), "mount".as_ref(), "-o".as_ref(), list, "--".as_ref()];
@@ -196,7 +196,7 @@ fn is_missing(source: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// The exit codes of mount(8).
+/// The exit code of mount(8) for a failure.
 fn code_of(failure: &Failure) -> u8 {
     let lacking = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
     let errno = failure.reason::<io::Error>().and_then(io::Error::raw_os_error);
@@ -211,7 +211,7 @@ fn code_of(failure: &Failure) -> u8 {
     }
 }
 
-/// No exit code of mount(8): a daemon that found no such object in a store.
+/// The code of a daemon that found no such object in a store; it is no exit code of mount(8).
 const NO_OBJECT: u8 = 200;
 
 fn code_with_nofail(failure: &Failure) -> u8 {

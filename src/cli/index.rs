@@ -1,5 +1,5 @@
-//! `ffrfs index`: builds the indexes of containers that must be read whole, and notes where large compressed
-//! members can be read in the middle, ahead of the first mount.
+//! `ffrfs index`: builds the indexes of containers that must be read whole, and finds the checkpoints of large
+//! compressed members, ahead of the first mount.
 
 use super::open::OpenArgs;
 use super::view::ViewArgs;
@@ -32,7 +32,7 @@ pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     args.view.check_answered()?;
     let opened = args.open.open(&args.sources)?;
     let samples = opened.dataset.len();
-    // What is indexed together need be no dataset: names are those of messages.
+    // Containers that are indexed together need not be one dataset: names are only for messages.
     let names = NameOptions { are_unseen: true, ..args.view.options() };
     let catalog = opened.named(&names, args.open.allow_damaged)?;
     let (written, containers) = (opened.written_indexes(), opened.unwritten_indexes());
@@ -57,7 +57,7 @@ pub(super) fn run(mut args: IndexCommandArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// A warning has said why.
+/// The failure that indexes or checkpoints were not written; a warning has said why.
 fn unwritten(what: fmt::Arguments) -> Failure {
     let message = format!("{what} could not be written; --index-dir names another directory");
     Failure::new(Exit::Output, message)

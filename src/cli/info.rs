@@ -1,4 +1,4 @@
-//! `ffrfs info`: what a container is, in a few lines.
+//! `ffrfs info`: a description of containers, in a few lines.
 
 use super::open::OpenArgs;
 use super::view::ViewArgs;
@@ -32,27 +32,27 @@ pub(super) struct InfoArgs {
 struct Report {
     #[serde(flatten)]
     info: Info,
-    /// Samples that are shown as files: of a packed directory all but the one with the names.
+    /// The number of samples that are shown as files: of a packed directory all but the sample with the names.
     files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     file_bytes: u64,
-    /// By container: how many samples hold names.
+    /// By container: the number of samples that hold names.
     #[serde(skip)]
     indexes: Vec<u64>,
-    /// By container: the bytes of these.
+    /// By container: the bytes of these samples.
     #[serde(skip)]
     index_bytes: Vec<u64>,
     sample_bytes: Option<Sizes>,
-    /// Samples that nothing has a checksum of.
+    /// The number of samples of which neither container nor sidecar has a checksum.
     not_verifiable: u64,
-    /// Samples by what they are checked by.
+    /// The numbers of samples by the source of their checksum.
     checked_by: CheckedCounts,
-    /// Of a few samples spread over the dataset: how many look like what.
+    /// The number of samples that look like each kind, of a few samples spread over the dataset.
     looks_like: BTreeMap<String, usize>,
 }
 
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
-    // The warnings are part of what is printed.
+    // The warnings are part of the report.
     logging::to_stderr("error");
     let opened = args.open.open(&args.sources)?;
     let view = ViewArgs::default();
@@ -67,7 +67,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     for (container, records) in info.containers.iter_mut().zip(&records) {
         container.records += records;
     }
-    // A mount cannot serve them, and does not count them; here they are files like others.
+    // A mount cannot serve encrypted samples without their password, and does not count their bytes; here they are files.
     for (container, locked) in info.containers.iter_mut().zip(&locked_bytes) {
         container.bytes += locked;
     }
@@ -89,7 +89,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// `indexes`: by container, how many samples at its end hold names.
+/// Counts samples by the kind they look like. `indexes`: by container, the number of samples at its end that hold names.
 fn looks_like(
     opened: &Opened,
     indexes: &[u64],
@@ -110,7 +110,7 @@ fn looks_like(
 
 fn names(info: &Info) -> Vec<String> {
     let files = HumanCount(info.named_samples);
-    // But for the root, which is none that a container names.
+    // All but the root, which no container names.
     let directories = HumanCount(info.directories.saturating_sub(1));
     let mut lines = vec![match info.names.as_ref() {
         "tree" if directories.0 == 0 => format!("names:      stored: {}", counted(files, "file")),

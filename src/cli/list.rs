@@ -26,7 +26,7 @@ pub(super) struct ListArgs {
     json: bool,
 }
 
-/// A mount, as far as it says what it does.
+/// A mount, with the figures that it tells.
 #[derive(Debug, Serialize)]
 struct Row {
     source: String,
@@ -86,7 +86,7 @@ fn row((mount, figures): (Reached, Option<(MountInfo, MountStats)>)) -> Row {
     }
 }
 
-/// Samples that are bad, and containers.
+/// The numbers of bad samples and of bad containers.
 fn bad(row: &Row) -> String {
     match (row.bad_samples, row.bad_containers) {
         (Some(samples), Some(0)) => samples.to_string(),

@@ -65,7 +65,7 @@ pub(super) fn run(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 impl LsArgs {
-    /// Other programs take names of members behind the archive's.
+    /// Adds a hint, as other programs take names of members behind the archive's.
     fn hint(&self, failure: Failure) -> Failure {
         let error = failure.reason::<io::Error>().map(io::Error::kind);
         if error != Some(io::ErrorKind::NotFound) || self.sources.len() < 2 || self.path.is_some() {
@@ -85,21 +85,21 @@ struct Line<'a> {
     sample: Option<Place<'a>>,
 }
 
-/// Where a sample lies.
+/// The place of a sample, and its state.
 #[derive(Serialize)]
 struct Place<'a> {
-    /// Its number in the dataset.
+    /// The sample's number in the dataset.
     sample: u64,
     /// The size of its file, in bytes.
     size: u64,
     container: &'a PartName,
-    /// Of the stored bytes, which may be an encoding of the file's.
+    /// The offset of the stored bytes, which may be an encoding of the file's.
     offset: u64,
     length: u64,
-    /// Of what the container holds, decoded if it is encoded: `crc32:01234567`.
+    /// The checksum of the stored bytes, decoded if they are encoded: `crc32:01234567`.
     checksum: Option<String>,
     is_damaged: bool,
-    /// It cannot be decrypted: there is no password, or its encryption is not read.
+    /// Whether the sample cannot be decrypted: there is no password, or its encryption is not read.
     is_encrypted: bool,
 }
 
@@ -108,9 +108,9 @@ struct List<'a, W: Write> {
     long: bool,
     json: bool,
     out: W,
-    /// Control characters in names are not printed as they are.
+    /// Whether the output is a terminal: control characters in names are not printed as they are.
     on_terminal: bool,
-    /// The first thing that went wrong.
+    /// The first failure.
     result: Result<(), Failure>,
 }
 

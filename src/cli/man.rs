@@ -24,7 +24,7 @@ pub(super) struct ManArgs {
 /// The page of the helper of mount(8), which is no sub-command.
 const HELPER: &str = "mount.ffrfs";
 
-/// What is written by hand, for the pages that have it.
+/// The hand-written parts, for the pages that have one.
 const BY_HAND: &[(&str, &str)] = &[
     ("ffrfs", include_str!("../../docs/man/ffrfs.roff")),
     ("ffrfs-cache", include_str!("../../docs/man/ffrfs-cache.roff")),
@@ -79,7 +79,7 @@ fn pages(date: &str) -> Vec<(String, String)> {
     pages.collect()
 }
 
-/// With the usage that --help shows, where clap_mangen would list all options.
+/// The command with the usage that --help shows, where clap_mangen would list all options.
 fn short_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     command.override_usage(usage.trim_start_matches("Usage: ").to_owned())
@@ -134,7 +134,7 @@ impl Page<'_> {
             &after_help.concat(),
             &self.see_also(),
         ];
-        // Each part begins with what makes apostrophes straight; once is enough. A page is ASCII, as usual.
+        // Each part begins with lines that make apostrophes straight; once is enough. A page is ASCII, as usual.
         let preamble = Roff::new().render();
         preamble.clone()
             + &text.concat().replace(&preamble, "").replace('…', "...").replace('`', "\\(ga")
@@ -152,7 +152,7 @@ impl Page<'_> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// What is written by hand, split at its first heading.
+    /// The hand-written part, split at its first heading.
     fn by_hand(&self) -> (&'static str, &'static str) {
         let text = BY_HAND.iter().find(|(name, _)| *name == self.name).map_or("", |(_, text)| text);
         let heading = match text.starts_with(".SH ") {
@@ -217,7 +217,7 @@ fn mount_options() -> String {
     roff.render()
 }
 
-/// An entry of a list of options: what it is for, its default, its values.
+/// Writes an entry of a list of options: help, default, values.
 fn describe(roff: &mut Roff, arg: &Arg, head: Vec<Inline>) {
     if arg.is_hide_set() {
         return;
@@ -255,7 +255,7 @@ fn exit_status(codes: &str) -> String {
     roff.render()
 }
 
-/// A line of what stands behind a command's help.
+/// The kind of a line in the text behind a command's help.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Line {
     Blank,
@@ -275,7 +275,7 @@ impl Line {
     }
 }
 
-/// What stands behind a command's help, as sections: NOTES and EXAMPLES.
+/// The text behind a command's help, as sections: NOTES and EXAMPLES.
 fn after_help(command: &Command) -> [String; 2] {
     let text = command.get_after_long_help().or(command.get_after_help());
     let text = text.map(StyledStr::to_string).unwrap_or_default().replace(EXIT_CODES, "");

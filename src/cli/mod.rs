@@ -51,7 +51,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What options call values that are numbers.
+/// The names that options have for values that are numbers.
 const NUMBERS: [&str; 6] = ["N", "BYTES", "SIZE", "OCTAL", "S", "SECONDS"];
 
 const EXIT_CODES: &str = "\
@@ -145,7 +145,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What the program understands.
+/// The command line that the program understands.
 fn command() -> clap::Command {
     let is_number = |arg: &Arg| {
         let names = arg.get_value_names().unwrap_or_default();
@@ -159,7 +159,7 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommands(with_numbers).mut_subcommand("mount", mount::with_short_help)
 }
 
-/// Help and version go to stdout with exit code 0, everything else that clap refuses is wrong usage.
+/// Parses a command line. Help and version go to stdout with exit code 0; all else that clap refuses is wrong usage.
 fn parse(args: Vec<OsString>) -> Result<Cli, Failure> {
     parse_unnamed(args.clone()).map_err(|failure| mount_paths::name_usage(failure, &args))
 }
@@ -200,7 +200,7 @@ fn lacks_mount(refused: ErrorKind, args: &[OsString]) -> bool {
     is_meant && mount_takes(&args[1..])
 }
 
-/// Whether `ffrfs mount` understands these arguments. A password on the command line, which nobody should see, it refuses.
+/// Whether `ffrfs mount` understands these arguments. It refuses a password on the command line, where all would see it.
 fn mount_takes(args: &[OsString]) -> bool {
     let words = ["ffrfs", "mount"].map(OsString::from).into_iter().chain(args.iter().cloned());
     options::expand(words.collect(), options::takes)
@@ -211,7 +211,7 @@ fn is_option(arg: &OsStr) -> bool {
     arg.as_bytes().starts_with(b"-")
 }
 
-/// Whether an argument is what people mount, and no command with a slip of the finger.
+/// Whether an argument is a source that people mount, and no command with a slip of the finger.
 fn is_source(arg: &OsStr) -> bool {
     let name = PartName::from(arg.to_owned());
     // A stopped daemon would not say whether a file is in its mount.
@@ -220,7 +220,7 @@ fn is_source(arg: &OsStr) -> bool {
         .is_none_or(|path| format::has_known_extension(path) || is_in_ours(path) || path.exists())
 }
 
-/// What `ffrfs mount` takes; a directory alone gives its mount point no name.
+/// The arguments that `ffrfs mount` takes; a directory alone gives its mount point no name.
 fn meant(args: &[OsString]) -> String {
     match args {
         [only] if Path::new(only).is_dir() => format!("{} MOUNTPOINT", shown(args)),
@@ -251,7 +251,7 @@ fn not_text(args: &[OsString]) -> Failure {
     Failure::usage(format!("{}: {why}", named.join(" ")))
 }
 
-/// As a shell takes them.
+/// The arguments as a shell takes them.
 fn shown(args: &[OsString]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-=:,@%+".contains(c);
     let words = args.iter().map(|arg| {

@@ -32,7 +32,7 @@ Examples:
   ffrfs mount part0.ffr part1.ffr /mnt/ds -o allow_other,suffix=auto
   ffrfs mount shards/ /mnt/ds --layout shards --verify once --cache-size 1G";
 
-/// What `-h` shows; `--help` shows all options.
+/// The options that `-h` shows; `--help` shows all options.
 const COMMON: [&str; 19] = [
     "options",
     "foreground",
@@ -55,10 +55,10 @@ const COMMON: [&str; 19] = [
     "cache-dir",
 ];
 
-/// So many daemons follow one that dies, within a minute, unless the user says otherwise.
+/// The most daemons that are started within a minute when one dies, unless the user says otherwise.
 const RESTARTS: u16 = 5;
 
-/// The number above it means "no user", and the kernel shows others.
+/// The largest number of a user or group: the one above it means "no user", and the kernel shows another instead.
 const MAX_ID: i64 = 0xffff_fffe;
 
 /// The command `mount`, with the options that most people need in its short help.
@@ -81,7 +81,7 @@ pub(super) struct MountArgs {
     paths: Vec<PathBuf>,
 
     /// Read sources, mount point and options from FILE, one NAME = VALUE per line; SIGHUP reads it again
-    // Its lines are expanded before clap sees them, and stand before it.
+    // The file's lines are expanded before clap sees them, and stand before this option.
     #[arg(long, value_name = "FILE", conflicts_with = "paths")]
     config: Option<PathBuf>,
     #[arg(long, hide = true, requires = "config")]
@@ -90,7 +90,7 @@ pub(super) struct MountArgs {
     mountpoint: Option<PathBuf>,
 
     /// Mount options, separated by commas
-    // Expanded before clap sees it; declared for --help.
+    // The option is expanded before clap sees it; it is declared for --help.
     #[arg(short = 'o', long = "options", value_name = "OPT[,OPT…]")]
     _options: Vec<String>,
 
@@ -291,13 +291,13 @@ pub(super) fn run(args: MountArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// Mounts. Gives the exit code: that of a daemon which failed, and has printed the reason, by `exit_code`.
+/// Mounts. Returns the exit code: 0, or by `exit_code` that of a daemon which failed and has printed the reason.
 pub(super) fn start(args: MountArgs, exit_code: fn(&Failure) -> u8) -> Result<u8, Failure> {
     let end = |exit| std::process::exit(exit as i32);
     mount::start(args.request()?, Caller { print, exit_code, end })
 }
 
-/// Looks whether [`start`] would mount.
+/// Checks whether [`start`] would mount.
 pub(super) fn check(args: MountArgs) -> Result<(), Failure> {
     let request = args.request()?;
     logging::to_stderr("warn");
@@ -330,7 +330,7 @@ impl MountArgs {
         let io = Some(self.settings.io.io());
         let without_control = self.settings.kernel.no_control;
         let mut settings = self.settings.plain();
-        // In the foreground, whoever has started it sees its end, as a service manager does.
+        // In the foreground, the program that has started the daemon sees its end, as a service manager does.
         if self.foreground && !settings.insists_on_restarts {
             settings.restarts = 0;
         }
@@ -396,7 +396,7 @@ impl Settings {
     }
 }
 
-/// What the mount point of a container is called that is given alone: as the container, without what its name ends in.
+/// The mount point of a container that is given alone: it is called as the container, without the endings of the name.
 fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
     patience::check([source])?;
     let name = PartName::from(source.as_os_str().to_owned());
@@ -428,14 +428,14 @@ fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::usage(format!("{name}: {why} gives its mount point no name: {needed}")))
 }
 
-/// Why a file cannot be mounted anywhere, if it is of a format that is known by its name alone.
+/// The failure of a file that cannot be mounted anywhere, if it is of a kind that ffrfs knows and does not mount.
 fn foreign(path: &Path) -> Option<Failure> {
     let file = File::open(path).ok()?;
     let refused = format::recognize(&file, &format::OpenOptions::default()).err()?;
     matches!(refused, format::Error::Foreign { .. }).then(|| refused.into())
 }
 
-/// Whether a path can only be a container, and there is none.
+/// Whether a path can only be that of a container, and no file has this path.
 fn is_missing(path: &Path) -> bool {
     let is_pattern = path.to_string_lossy().contains(['*', '?', '[', '{']);
     !is_pattern && format::has_known_extension(path) && path.symlink_metadata().is_err()

@@ -1,5 +1,5 @@
-//! The source and the mount point of a command line that cannot be understood as a whole, so that what is wrong with it is
-//! told of the mount that is meant: mount(8) mixes the messages of several.
+//! The source and the mount point of a command line that cannot be understood as a whole, so that its fault is told with the
+//! mount that is meant: mount(8) mixes the messages of several mounts.
 
 use super::remote::refusal;
 use super::wrong_usage::suggested;
@@ -19,7 +19,7 @@ pub(super) fn name_usage(failure: Failure, args: &[OsString]) -> Failure {
     }
 }
 
-/// Wrong usage, with what it is about in front: the last word is the mount point of the others.
+/// Wrong usage, with sources and mount point in front: the last word is the mount point of the others.
 pub(super) fn name_words(failure: Failure, words: &[&OsStr]) -> Failure {
     let is_help = failure.exit != Exit::Usage || failure.reason::<clap::Error>().is_some();
     let Some((target, sources @ [_, ..])) = words.split_last().filter(|_| !is_help) else {
@@ -30,21 +30,21 @@ pub(super) fn name_words(failure: Failure, words: &[&OsStr]) -> Failure {
     name_in(failure, &name_of_all(first, sources.len()), &sources, Path::new(target))
 }
 
-/// The arguments that are neither options nor their values; none if that cannot be told.
+/// The arguments that are neither options nor their values; empty if these cannot be told apart.
 fn words(args: &[OsString]) -> Vec<&OsStr> {
     let (mut words, mut is_certain) = (Vec::new(), true);
     let mut args = args.iter().map(OsString::as_os_str);
     while let Some(arg) = args.next() {
         match arg.as_bytes() {
             b"--" => words.extend(args.by_ref()),
-            // Also behind other short options in one word.
+            // `-o` may also stand behind other short options in one word.
             [b'-', short @ .., b'o'] if !short.contains(&b'o') && !short.starts_with(b"-") => {
                 _ = args.next();
             }
             [b'-', b'-', name @ ..] if !name.contains(&b'=') => match takes_value(name) {
                 Some(true) => _ = args.next(),
                 Some(false) => {}
-                // What follows may be its value.
+                // The next argument may be the value of this option.
                 None => is_certain = false,
             },
             [b'-', _, ..] => {}
@@ -54,7 +54,7 @@ fn words(args: &[OsString]) -> Vec<&OsStr> {
     if is_certain || words.len() == 2 { words } else { Vec::new() }
 }
 
-/// Whether the option of this name takes a value, or the one that was probably meant; `None`: there is none.
+/// Whether the option of this name takes a value, or the one that was probably meant; `None` if no option was.
 fn takes_value(name: &[u8]) -> Option<bool> {
     let name = String::from_utf8_lossy(name).replace('_', "-");
     let command = super::Cli::command();
@@ -64,7 +64,7 @@ fn takes_value(name: &[u8]) -> Option<bool> {
     if name == "help" || name == "version" {
         return Some(false);
     }
-    // No option; who gives it gives a value.
+    // A secret is no option, but is given with a value.
     if refusal(&name).is_some() {
         return Some(true);
     }

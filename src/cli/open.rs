@@ -16,9 +16,9 @@ use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// No password is longer.
+/// The most bytes of a password.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
-/// What programs on Windows write before text in UTF-8.
+/// The bytes that programs on Windows write before text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// How containers are opened.
@@ -125,18 +125,18 @@ impl Default for ChecksumArgs {
     }
 }
 
-/// Sources among arguments that are not all sources.
+/// The names of sources, which stand among other arguments as paths.
 pub(super) fn names(paths: &[PathBuf]) -> Vec<PartName> {
     paths.iter().map(|path| path.clone().into_os_string().into()).collect()
 }
 
-/// Checks that mounts of ours answer in which sources lie. No thread may run yet.
+/// Checks that daemons answer, if sources lie in mounts of ffrfs. No thread may run yet.
 pub(super) fn check_answered(sources: &[PartName]) -> Result<(), Failure> {
     let paths: Vec<PathBuf> = local_paths(sources).collect();
     patience::check(paths.iter().map(PathBuf::as_path))
 }
 
-/// As [`check_answered`], also for what is written, which stands last.
+/// As [`check_answered`], also for the output, which stands last.
 pub(super) fn check_all_answered(paths: &[PathBuf]) -> Result<(), Failure> {
     check_answered(&names(paths))
 }
@@ -218,7 +218,7 @@ impl OpenArgs {
         Ok(Options { format, nested: self.nested, indexes, checksums, remote, io: None })
     }
 
-    /// As [`check_answered`], also for what the options name.
+    /// As [`check_answered`], also for files and directories that the options name.
     fn check_answered(&self, sources: &[PartName]) -> Result<(), Failure> {
         let Self { indexes, checksums, password_file, .. } = self;
         let named = [&indexes.index, &checksums.checksums].into_iter();
@@ -227,7 +227,7 @@ impl OpenArgs {
         check_answered(sources)
     }
 
-    /// Opens containers, with a bar on a terminal while that takes long.
+    /// Opens containers, with a bar on a terminal while the opening takes long.
     pub(super) fn open(&self, sources: &[PartName]) -> Result<Opened, Failure> {
         self.check_answered(sources)?;
         open(sources, &self.options()?, &Terminal::watch())
@@ -258,7 +258,7 @@ impl OpenArgs {
         Ok(())
     }
 
-    /// The first line of the password file; never on the command line, where everybody sees it.
+    /// The first line of the password file. A password never stands on the command line, where everybody would see it.
     fn password(&self) -> Result<Option<Secret>, Failure> {
         let (name, mut file) = match (&self.password_file, self.password_fd) {
             (Some(path), _) => {

@@ -55,7 +55,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("max-read", "ffrfs chooses the size of requests itself; leave it out"),
 ];
 
-/// What other programs call options of ours.
+/// The names that other programs have for options of ours.
 const OTHER_NAMES: &[(&str, &str)] =
     &[("readonly", "ro"), ("read-only", "ro"), ("readwrite", "rw"), ("read-write", "rw")];
 
@@ -74,13 +74,13 @@ pub(crate) fn takes(name: &str) -> Option<bool> {
     takes_value(arg)
 }
 
-/// Whether an argument of `ffrfs mount` takes a value; `None`: it is not a mount option.
+/// Whether an argument of `ffrfs mount` takes a value; `None` if it is not a mount option.
 fn takes_value(arg: &Arg) -> Option<bool> {
     let name = arg.get_long()?;
     (!NO_OPTIONS.contains(&name)).then(|| arg.get_action().takes_values())
 }
 
-/// What a shell offers behind `-o`: `name`, or `name=` and with each value that is known `name=value`.
+/// The words that a shell offers behind `-o`: `name`, or `name=` and, with each known value, `name=value`.
 pub(crate) fn offered() -> Vec<String> {
     let command = super::Cli::command();
     let mount = command.find_subcommand("mount");
@@ -181,8 +181,8 @@ pub(crate) fn known(list: &OsStr, takes: Takes) -> OsString {
     joined(split(list.as_bytes()).into_iter().filter(is_known))
 }
 
-/// Takes the options called `name` (with or without a value) out of a list: gives the rest, and whether there
-/// was one.
+/// Takes the options called `name` (with or without a value) out of a list: returns the rest, and whether the list
+/// had such an option.
 pub(crate) fn without(list: &OsStr, name: &str) -> (OsString, bool) {
     let is_meant = |option: &Vec<u8>| option.split(|&b| b == b'=').next() == Some(name.as_bytes());
     let (meant, others): (Vec<_>, Vec<_>) = split(list.as_bytes()).into_iter().partition(is_meant);
@@ -226,7 +226,7 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     mount.get_arguments().filter_map(options).flatten().collect()
 }
 
-/// At commas; a backslash takes the comma or backslash behind it literally.
+/// Splits a list at commas; a backslash takes the comma or backslash behind it literally.
 fn split(list: &[u8]) -> Vec<Vec<u8>> {
     let mut options = vec![Vec::new()];
     let mut bytes = list.iter().copied();
@@ -246,7 +246,7 @@ fn split(list: &[u8]) -> Vec<Vec<u8>> {
     options
 }
 
-/// A long flag's name.
+/// The name of an option as that of a long flag.
 fn dashed(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace('_', "-")
 }

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// One line on stderr (help in clap's own form).
+/// Prints a failure as one line on stderr (help in clap's own form).
 pub(super) fn print(failure: &Failure) {
     if let Some(error) = failure.reason::<clap::Error>() {
         let _ = error.print();
@@ -19,7 +19,7 @@ pub(super) fn print(failure: &Failure) {
     }
 }
 
-/// As [`print`]; gives how the program ends: help that nobody can read is a failure.
+/// As [`print`]; returns how the program ends: help that cannot be written is a failure.
 pub(super) fn print_last(failure: &Failure) -> Exit {
     if let Some(error) = failure.reason::<clap::Error>().filter(|_| failure.exit == Exit::Ok) {
         let printed = error.print().map_err(|e| Failure::output("standard output", e));
@@ -29,14 +29,14 @@ pub(super) fn print_last(failure: &Failure) -> Exit {
     failure.exit
 }
 
-/// Text on standard output, without control characters if that is a terminal.
+/// Writes text to standard output, without control characters if that is a terminal.
 pub(super) fn to_stdout(text: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let shown = if out.is_terminal() { visible(text, true) } else { text.into() };
     out.write_all(&shown).map_err(|e| Failure::output("standard output", e))
 }
 
-/// Of who has stopped reading, as `head` does, no failure is made: what was found still decides the exit code.
+/// Makes no failure of a reader that has stopped, as `head` does: the findings still decide the exit code.
 pub(super) fn unless_unread(written: Result<(), Failure>) -> Result<(), Failure> {
     written.or_else(|failure| if failure.exit == Exit::Ok { Ok(()) } else { Err(failure) })
 }
@@ -47,7 +47,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// `--help` and `--version` are no failures, and are printed as clap does it; so is the help of whoever gives nothing.
+/// `--help` and `--version` are no failures, and are printed as clap does it; so is the help for a missing command.
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         match error.kind() {

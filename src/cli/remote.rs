@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The options about what of such sources is kept here.
+/// The heading of the options about bytes of such sources that are kept on this machine.
 const CACHE: &str = "The cache of remote sources";
 
 /// Sources that are URLs: s3:// gs:// az:// https:// hdfs:// hf://
@@ -105,7 +105,7 @@ impl RemoteArgs {
             };
             path.as_ref().map(absolute).transpose()
         };
-        // The name alone may be that of a credential which systemd gives.
+        // A name without a directory may be that of a credential which systemd gives.
         let is_name = |path: &&PathBuf| path.components().count() == 1 && !path.exists();
         check_header(self.header.as_deref())?;
         let cache = match (self.cache, absolute(&self.cache_dir)?) {
@@ -149,7 +149,7 @@ fn check_header(header: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Why an option must not be given with `-o`, if it is a secret.
+/// The reason why an option must not be given with `-o`, if it is a secret.
 pub(super) fn refusal(name: &str) -> Option<String> {
     // As in AWS_SECRET_ACCESS_KEY, AZURE_CLIENT_SECRET, AZURE_STORAGE_SAS_TOKEN, HF_TOKEN.
     const SECRETS: [&str; 6] = ["password", "passwd", "pass", "token", "bearer", "secret"];

@@ -67,7 +67,7 @@ fn escaped(option: &str) -> OsString {
     option.replace('\\', "\\\\").replace(',', "\\,").into()
 }
 
-/// As of `ffrfs mount -o LIST`.
+/// Parses a list as `ffrfs mount -o LIST` does.
 fn parsed(list: &OsStr) -> Result<ArgMatches, Failure> {
     let mut args: Vec<OsString> = vec!["ffrfs".into(), "mount".into()];
     args.extend(options::flags(list, options::takes)?);

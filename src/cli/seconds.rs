@@ -3,7 +3,7 @@
 use crate::format::quoted;
 use std::time::Duration;
 
-/// From a tenth of a second to a day.
+/// Parses seconds, from a tenth of a second to a day.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{} is not a number of seconds from 0.1 to 86400", quoted(text));
     let seconds: f64 = text.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! `ffrfs stats`: what a mount has done so far, or does in each interval.
+//! `ffrfs stats`: the figures of a mount so far, or in each interval.
 
 use super::print::to_stdout;
 use crate::daemon::figures::{hit_rate, uptime};
@@ -30,7 +30,7 @@ pub(super) struct StatsArgs {
     watch: Option<Duration>,
 }
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(serialize_with = "report::lossy")]
@@ -54,7 +54,7 @@ pub(super) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Until it is interrupted, or the mount goes.
+/// Prints a line for each interval, until the command is interrupted, or the mount goes.
 fn watch(mount: &Live, pause: Duration, json: bool) -> Result<Exit, Failure> {
     const HEADER_EVERY: usize = 20;
     let mut before = mount.stats()?;
@@ -99,7 +99,7 @@ fn watch_line(stats: &MountStats) -> String {
     )
 }
 
-/// What people read.
+/// The table for people.
 fn table(report: &Report) -> String {
     let Report { mountpoint, info, stats } = report;
     let counters = &stats.counters;
@@ -156,7 +156,7 @@ fn table(report: &Report) -> String {
     out
 }
 
-/// How many samples there are, and how many of them are shown as files: one that holds the names of the others is none.
+/// The number of samples, and that of the files they are shown as: a sample that holds the names of the others is no file.
 fn size(dataset: &Info) -> String {
     let (all, bytes) = (counted(count(dataset.samples), "sample"), bytes(dataset.bytes));
     match dataset.named_samples {
@@ -276,7 +276,7 @@ fn memory(info: &MountInfo, stats: &MountStats) -> String {
     }
 }
 
-/// A line for each kind of request and stage that occurred: how many, and how long they took.
+/// A line for each kind of request and stage that occurred: their number, and the times they took.
 fn latencies(stats: &MountStats) -> String {
     let counters = &stats.counters;
     let mut out = format!(
@@ -329,7 +329,7 @@ pub(super) fn time(micros: Option<f64>) -> String {
     }
 }
 
-/// A quantile is known only as the upper bound of its bucket.
+/// A quantile, of which only the upper bound of its bucket is known.
 fn bound(micros: Option<f64>) -> String {
     match micros {
         Some(finite) if finite.is_finite() => format!("≤ {}", time(micros)),

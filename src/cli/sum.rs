@@ -98,7 +98,7 @@ fn samples(opened: Opened, catalog: Catalog, is_quiet: bool) -> Samples {
     Samples::new(opened, catalog, Interrupt::listen(), progress)
 }
 
-/// The line for fstab, or behind `-o`. What is in the containers does not matter for it.
+/// Prints the line for fstab, or behind `-o`. The containers need not be opened for it.
 fn print_digest(sources: &[PartName], options: &Options) -> Result<Exit, Failure> {
     let digest = digest::show(&digest::of(&parts(sources, options)?, Terminal::watch().as_ref())?);
     let mut out = std::io::stdout();
@@ -106,7 +106,7 @@ fn print_digest(sources: &[PartName], options: &Options) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-/// A list of all samples.
+/// Prints a list of all samples.
 fn print_list(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, Failure> {
     let algorithm = args.algorithm.unwrap_or(Algorithm::Sha256);
     let mut out = Output::new(args.output.as_deref(), &opened)?;
@@ -138,7 +138,7 @@ fn print_list(args: &SumArgs, opened: Opened, catalog: Catalog) -> Result<Exit, 
     Ok(exit(bad, other_password + encrypted.all))
 }
 
-/// The lines of a list with what is found about them.
+/// Prints the lines of a list, each with its verdict.
 fn print_check(
     args: &SumArgs,
     list: &Path,
@@ -209,7 +209,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
         ));
     }
     let mut open = args.open.clone();
-    // A sidecar that is there is the one to be written anew.
+    // An existing sidecar is not read: it is the one to be written anew.
     open.checksums.checksums = "none".into();
     let opened = open.open(&args.sources)?;
     let view = ViewArgs { flat: true, ..ViewArgs::default() };
@@ -239,7 +239,7 @@ fn print_sidecars(args: &SumArgs) -> Result<Exit, Failure> {
     Ok(exit(sidecars.bad.len() as u64, sidecars.encrypted.len() as u64))
 }
 
-/// One sample that the password does not open, and several.
+/// The words for one sample that the password does not open, and for several.
 const OTHER_PASSWORD: (&str, &str) = (
     "sample is encrypted with another password, or damaged",
     "samples are encrypted with another password, or damaged",
@@ -251,7 +251,7 @@ fn say_encrypted(encrypted: Encrypted) {
     }
 }
 
-/// The exit code for so many bad samples and encrypted ones.
+/// The exit code for `bad` bad samples and `locked` encrypted ones.
 fn exit(bad: u64, locked: u64) -> Exit {
     match (bad, locked) {
         (0, 0) => Exit::Ok,
@@ -310,7 +310,7 @@ impl Output {
     }
 }
 
-/// A container that was named as the output by mistake must not be lost.
+/// Refuses a container as the output: one that was named by mistake must not be lost.
 fn refuse_source(path: &Path, opened: &Opened) -> Result<(), Failure> {
     let Ok(there) = path.canonicalize() else { return Ok(()) };
     match opened.store.parts().iter().any(|part| part.name().as_path() == Some(&there)) {

@@ -1,4 +1,4 @@
-//! `ffrfs top`: what mounts are doing, on the full screen of a terminal.
+//! `ffrfs top`: the present figures of mounts, on the full screen of a terminal.
 
 mod draw;
 mod state;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     let signalled = signals().map_err(|e| Failure::new(Exit::Mount, e))?;
     leave_with_terminal(Arc::clone(&signalled));
     let samplers = Samplers::start(mounts, args.interval);
-    // It also has a panic restore the terminal.
+    // `try_init` also has a panic restore the terminal.
     let mut terminal = ratatui::try_init().map_err(|e| Failure::output("the terminal", e))?;
     let shown = show(&mut terminal, &mut state, &samplers, &signalled);
     ratatui::restore();
@@ -99,12 +99,12 @@ fn find(targets: &[PathBuf]) -> Result<Vec<Live>, Failure> {
     }
 }
 
-/// <https://no-color.org>
+/// Whether colours are shown: <https://no-color.org>
 fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A flag that signals set which would otherwise end the process and leave the terminal in raw mode.
+/// Makes a flag that is set by signals which would otherwise end the process and leave the terminal in raw mode.
 fn signals() -> io::Result<Arc<AtomicBool>> {
     let signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

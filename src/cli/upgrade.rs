@@ -36,7 +36,7 @@ pub(super) fn run(args: &UpgradeArgs) -> Result<Exit, Failure> {
                     target.display()
                 ));
             }
-            // It has said so.
+            // The upgrade has said so.
             Err(failure) if failure.exit == Exit::Interrupted => return Ok(failure.exit),
             Err(failure) => {
                 print(&failure);

@@ -76,7 +76,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         if !outcome.bad.is_empty() {
             outcome.name_bad_samples(&opened, catalog)?;
         }
-        // Of samples that are numbered no names were read.
+        // No names were read of numbered samples.
         let is_told = !is_selected && args.tells_of_all(&outcome);
         outcome.renamed =
             (is_told && matches!(catalog, Catalog::Tree(_))).then(|| catalog.renamed());
@@ -89,7 +89,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
 }
 
 impl VerifyArgs {
-    /// The names, if an option is about them. Also what systems leave is checked, if it is selected.
+    /// The names, if an option is about names. Files that systems leave are checked, too, if they are selected.
     fn asked_names(&self, opened: &Opened) -> Result<Option<Catalog>, Failure> {
         let options = self.view.options();
         if options.is_plain() && options.selection.is_everything() {
@@ -100,25 +100,25 @@ impl VerifyArgs {
         opened.catalog(&view, &self.open).map(Some)
     }
 
-    /// The names for what was found; without options about them, nobody needs them before.
+    /// The names for the report; without options about names, they are not needed before.
     fn found_names(&self, opened: &Opened, outcome: &Verified) -> Result<Option<Catalog>, Failure> {
         let view = ViewArgs::default();
         if !outcome.bad.is_empty() {
-            // The names themselves may be what is damaged.
+            // The names themselves may be damaged.
             let named = opened.catalog(&view, &self.open);
             let flat = ViewArgs { flat: true, ..view };
             return named.or_else(|_| opened.catalog(&flat, &self.open)).map(Some);
         }
-        // All that has numbers is shown. That names cannot be read is no concern of a check of samples.
+        // All numbered samples are shown. Names that cannot be read are no concern of a check of samples.
         if !self.tells_of_all(outcome) || !has_names(opened) {
             return Ok(None);
         }
         let unseen = NameOptions { are_unseen: true, ..view.options() };
-        // Without --allow-damaged: nobody needs numbers in place of names that cannot be read.
+        // Without --allow-damaged: numbers in place of names that cannot be read are of no use here.
         Ok(opened.named(&unseen, false).ok())
     }
 
-    /// Whether all was checked, so that it is told what is not shown of the containers.
+    /// Whether all samples were checked, so that the user is told of files in the containers that are not shown.
     fn tells_of_all(&self, outcome: &Verified) -> bool {
         outcome.complete && self.sample.is_none()
     }
@@ -199,7 +199,7 @@ fn print(args: &VerifyArgs, opened: &Opened, outcome: &Verified) -> Result<(), F
     Ok(())
 }
 
-/// Says how many of all samples are no files, which `info` does not count.
+/// Says how many of all samples are no files: `info` does not count these.
 fn indexes(opened: &Opened, outcome: &Verified) -> String {
     if outcome.samples != opened.dataset.len() {
         return String::new();

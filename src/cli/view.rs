@@ -97,7 +97,7 @@ pub(super) enum Layout {
 }
 
 impl ViewArgs {
-    /// Checks that a mount of ours answers in which the file of names lies. No thread may run yet.
+    /// Checks that the daemon answers, if the file of names lies in a mount of ffrfs. No thread may run yet.
     pub(super) fn check_answered(&self) -> Result<(), Failure> {
         patience::check(self.names.as_deref())
     }
@@ -122,7 +122,7 @@ impl ViewArgs {
             },
             all: self.all,
             selection: self.selection.selection(),
-            // What a mount says otherwise; tools show all names.
+            // A mount sets this itself; tools show all names.
             without_control: true,
             are_unseen: false,
         }

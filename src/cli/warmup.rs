@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How encrypted samples are spoken of.
+/// The words for encrypted samples.
 const WORDS: Words =
     Words { one: "sample is", many: "samples are", option: "--password-file FILE" };
 
@@ -101,7 +101,7 @@ fn report(root: &Path, (all, announced): (usize, usize), before: &Figures, end: 
         0 => Exit::Ok,
         failed => {
             let unread = Unread::at(root);
-            // What a network did not give is not listed.
+            // Samples that a network did not give are not listed.
             if unread.are_all_encrypted() && failed <= unread.encrypted {
                 for sentence in unread.sentences(&WORDS) {
                     say(format_args!("{sentence}"));
@@ -125,7 +125,7 @@ fn say_begun(begun: u64, before: &Figures, end: &Figures) {
     let (before, end) = (&before.prefetch, &end.prefetch);
     let failed = end.failed.saturating_sub(before.failed);
     let skipped = end.skipped.saturating_sub(before.skipped);
-    // What others have announced is counted, too.
+    // Samples that others have announced are counted, too.
     let done = end.done.saturating_sub(before.done).min(begun);
     let warm = done.saturating_sub(failed + skipped);
     say(format_args!("{} warmed up, {bytes} read", counted(warm, "sample")));

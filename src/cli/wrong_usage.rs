@@ -1,4 +1,4 @@
-//! What clap refuses, in one line of ours: which option, which value, and what would do.
+//! Messages about command lines that clap refuses, in one line of ours: the option, the value, and the values that would do.
 
 use super::remote::refusal;
 use crate::format::quoted;
@@ -10,7 +10,7 @@ use std::num::{IntErrorKind, ParseIntError};
 pub(super) fn in_one_line(error: &clap::Error) -> String {
     let arg = plain(&text(error, ContextKind::InvalidArg));
     let value = text(error, ContextKind::InvalidValue);
-    // What has no name is told by its value.
+    // An argument without a name is told by its value.
     let shown = match value.is_empty() || value.ends_with(':') {
         true => &format!("'{value}'"),
         false => &value,
@@ -60,12 +60,12 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
     format!("{said}{suggested}{help}")
 }
 
-/// Why an option is refused whose value nobody should see.
+/// The reason why an option is refused, if its value is a secret.
 fn secret(arg: &str) -> Option<String> {
     refusal(&arg.strip_prefix("--")?.replace('_', "-"))
 }
 
-/// What clap would have understood instead, if that is near what was given.
+/// The names that clap would have understood, if they are near the given one.
 pub(super) fn suggested(error: &clap::Error) -> Option<String> {
     let kinds = [
         (ContextKind::InvalidArg, ContextKind::SuggestedArg),
@@ -95,7 +95,7 @@ pub(super) fn is_near(given: &str, name: &str) -> bool {
     given.len().abs_diff(name.len()) <= most && distance(&given, &name) <= most
 }
 
-/// How many letters must be changed, put in, left out or swapped with the next one.
+/// The number of letters that must be changed, put in, left out or swapped with the next one.
 fn distance(a: &[char], b: &[char]) -> usize {
     let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
     for (row, letter) in a.iter().enumerate() {
@@ -113,7 +113,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
     last[b.len()]
 }
 
-/// Of `--uid <N>` the option, of `<SOURCE> [NAME]...` the words.
+/// The option of `--uid <N>`, the words of `<SOURCE> [NAME]...`.
 fn plain(arg: &str) -> String {
     let arg = if arg.starts_with('-') { arg.split([' ', '=']).next().unwrap_or(arg) } else { arg };
     let word =
@@ -133,7 +133,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     texts(error, kind).join(", ")
 }
 
-/// Why a value is wrong, without the words of a programming language.
+/// The reason why a value is wrong, without the words of a programming language.
 fn why(error: &clap::Error) -> String {
     let Some(source) = error.source() else { return "not a valid value".to_owned() };
     let sources = std::iter::successors(Some(source), |error| (*error).source());
@@ -169,8 +169,8 @@ fn first_paragraph(error: &clap::Error) -> String {
     line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
 }
 
-/// The command whose help would tell more: of `Usage: ffrfs mount [OPTIONS] …` the words before what stands for
-/// arguments.
+/// The command whose help would tell more: the words of `Usage: ffrfs mount [OPTIONS] …` before the placeholders
+/// of arguments.
 fn help_of(error: &clap::Error) -> Option<String> {
     let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
     let usage = usage.to_string();

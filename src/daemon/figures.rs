@@ -9,17 +9,17 @@ pub(crate) fn requests(stats: &MountStats) -> u64 {
     requests.filter(|(name, _)| *name != "forget").map(|(_, count)| count).sum()
 }
 
-/// For how long a mount is served. Who serves it may be any program: it can say nonsense.
+/// For how long a mount is served; zero if the figure makes no sense, as any program may serve the mount.
 pub(crate) fn uptime(stats: &MountStats) -> Duration {
     Duration::try_from_secs_f64(stats.counters.uptime_seconds).unwrap_or_default()
 }
 
-/// Requests whose bytes were in memory, of all that came for bytes.
+/// Requests for bytes that were in memory.
 fn hits(stats: &MountStats) -> u64 {
     stats.cache.hits + stats.blocks.hits + stats.prefetch.used
 }
 
-/// The share of [`hits`]; `None` without requests.
+/// The share of [`hits`] among the requests for bytes; `None` without requests.
 pub(crate) fn hit_rate(stats: &MountStats) -> Option<f64> {
     let hits = hits(stats);
     let all = hits + stats.counters.stage("disk").total();

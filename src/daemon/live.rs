@@ -12,20 +12,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a mount that has just given an answer may take for the next one, however late it is.
+/// How long a mount that has just answered may take for its next answer, even after the deadline.
 const NEXT_ANSWER: Duration = Duration::from_secs(1);
 
-/// A mount of ours. What is asked of it fails if its daemon does not answer in time.
+/// A mount of ours. A question to it fails if its daemon does not answer in time.
 pub(crate) struct Live {
     root: PathBuf,
-    /// The user who alone may look into it, if it is not shared, and that is another one.
+    /// The only user who may look into the mount, if it is not shared, and that is another user.
     private_to: Option<u32>,
     patient: Patient,
 }
 
-/// A mount of the host's that is the business of this user.
+/// A mount of the host that this user has made; for root, any mount.
 pub(crate) struct Reached {
-    /// As the mount table shows it.
+    /// The source, as the mount table shows it.
     pub(crate) source: String,
     /// The mount point.
     pub(crate) target: PathBuf,
@@ -34,22 +34,22 @@ pub(crate) struct Reached {
 
 /// How a mount answers.
 pub(crate) enum Answer {
-    /// It can be asked.
+    /// The mount can be asked.
     Live(Live),
     /// Its daemon has ended.
     Dead,
     /// Its daemon does not answer in time.
     Stopped,
-    /// It has no control directory.
+    /// The mount has no control directory.
     Silent,
-    /// Its user has mounted it for nobody else, and root cannot look into it as that user.
+    /// Its user has not shared the mount, and root cannot look into it as that user.
     Private,
-    /// It was not asked: the system has made no process for that.
+    /// The mount was not asked: the system could not make a process for the question.
     Unasked(io::Error),
 }
 
 impl Reached {
-    /// Begins to ask for its `info.json` and `stats.json`.
+    /// Begins to read `info.json` and `stats.json`; `None` for a mount that cannot be asked.
     fn ask_figures(&self) -> Option<[io::Result<patience::Asked<'_>>; 2]> {
         let Answer::Live(live) = &self.state else { return None };
         Some(["info.json", "stats.json"].map(|name| live.patient.ask_bytes(&live.path(name))))
@@ -70,7 +70,7 @@ impl Live {
                 lives.push((mount, live));
             }
         }
-        // All are asked before the first answer is waited for: several may be stopped.
+        // All mounts are asked before the first answer is waited for: several may be stopped.
         let asked: Vec<_> = lives.iter().map(|(_, live)| live.ask_owner()).collect();
         let deadline = Instant::now() + PATIENCE;
         let owners = asked.into_iter().map(|asked| asked.and_then(|asked| asked.owner(deadline)));
@@ -88,10 +88,10 @@ impl Live {
                     Answer::Private
                 }
                 Err(e) => match e.kind() {
-                    // The user who alone may look into it may have killed the process that asked.
+                    // The only user who may look into the mount may have killed the process that asked.
                     io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe => Answer::Stopped,
                     io::ErrorKind::NotADirectory if live.is_mounted() => Answer::Silent,
-                    // Another version serves it, which does not have this file.
+                    // A daemon of another version serves the mount, and does not have this file.
                     io::ErrorKind::NotFound if is_own() => Answer::Live(live),
                     _ => continue,
                 },
@@ -102,9 +102,9 @@ impl Live {
         Ok(reached)
     }
 
-    /// `info.json` and `stats.json` of each of these mounts; `None` of one that does not give both.
+    /// `info.json` and `stats.json` of each of these mounts; `None` for a mount that does not give both.
     pub(crate) fn figures(mounts: &[Reached]) -> Vec<Option<(MountInfo, MountStats)>> {
-        // As in `reach_all`.
+        // All mounts are asked first, as in `reach_all`.
         let asked: Vec<_> = mounts.iter().map(Reached::ask_figures).collect();
         let deadline = Instant::now() + PATIENCE;
         let answered = asked.into_iter().map(|asked| {
@@ -118,7 +118,7 @@ impl Live {
         answered.collect()
     }
 
-    /// The owner of this file is who has mounted it.
+    /// Asks for the owner of `settings`, who is the user that has made the mount.
     fn ask_owner(&self) -> io::Result<patience::Asked<'_>> {
         self.patient.ask_owner(&self.path("settings"))
     }
@@ -144,7 +144,7 @@ impl Live {
     /// All mounts of this host that can be reached.
     ///
     /// # Errors
-    /// There is none.
+    /// No mount can be reached.
     pub(crate) fn all() -> Result<Vec<Self>, Failure> {
         let table = mounts::table().map_err(|e| Failure::new(Exit::Mount, e))?;
         let mut targets: Vec<PathBuf> = Vec::new();
@@ -161,12 +161,12 @@ impl Live {
         }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A control file.
+    /// The path of a control file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(CONTROL_DIRECTORY).join(name)
     }
@@ -186,10 +186,11 @@ impl Live {
         self.json("settings")
     }
 
-    /// Changes settings, all of them or none. Gives a line `NAME=VALUE (was VALUE)` for each that is now different.
+    /// Changes all of these settings, or none of them. Returns a line `NAME=VALUE (was VALUE)` for each setting that is now
+    /// different.
     ///
     /// # Errors
-    /// One of them cannot be changed, or its value is wrong; the mount belongs to another user.
+    /// A setting cannot be changed, or its value is wrong; or the mount belongs to another user.
     pub(crate) fn set(&self, settings: &[(String, String)]) -> Result<Vec<String>, Failure> {
         let before = self.settings()?;
         let lines: String =
@@ -216,7 +217,7 @@ impl Live {
         self.patient.read(&self.path(name))
     }
 
-    /// Whether it is still there.
+    /// Whether the mount is still there.
     pub(crate) fn is_mounted(&self) -> bool {
         let ours = |mount: mounts::Mount| mount.fs_type == mounts::FS_TYPE;
         mounts::at(&self.root).is_ok_and(|mount| mount.is_some_and(ours))
@@ -262,7 +263,7 @@ impl Live {
     }
 }
 
-/// Why this process may not look into a mount that `user` has not shared, and what helps.
+/// The reason why this process may not look into a mount that `user` has not shared, and the advice.
 pub(super) fn private(user: u32) -> String {
     let not_shared = unshared::said_of(user);
     if nix::unistd::geteuid().is_root() {

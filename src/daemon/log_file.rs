@@ -8,20 +8,20 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A shared file that is larger becomes `NAME.1`, and takes the place of the one before.
+/// A shared file that is larger becomes `NAME.1`, and takes the place of the former `NAME.1`.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A file that can be rotated: moved away while it is open, and then created anew.
 pub(super) struct LogFile {
     path: PathBuf,
     file: Mutex<File>,
-    /// Of a file that several processes share: what each line of this one begins with.
+    /// The beginning of each line of this process, in a file that several processes share.
     label: Option<String>,
     most_bytes: u64,
 }
 
 impl LogFile {
-    /// A file of this process, which somebody else rotates.
+    /// Opens a file of this process, which another program rotates.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = append_to(path, 0o666)?;
         heap::say_the_end_in(&file)?;
@@ -29,7 +29,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), file, label: None, most_bytes: u64::MAX })
     }
 
-    /// A file that processes of this user share. They rotate it themselves.
+    /// Opens a file that processes of this user share. They rotate it themselves.
     pub(super) fn open_shared(path: &Path, label: &str) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -51,7 +51,7 @@ impl LogFile {
 
     /// Goes on in a new file of the same name.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        // Held while it is opened: once the new file is there, no line goes to the old one.
+        // Locked while the new file is opened: once that is there, no line goes to the old one.
         let mut file = self.lock();
         *file = append_to(&self.path, if self.label.is_some() { 0o600 } else { 0o666 })?;
         heap::say_the_end_in(&file)
@@ -59,8 +59,8 @@ impl LogFile {
 
     /// Moves a file away that is too large, unless another process has done that.
     fn rotate(&self, file: &mut File) -> io::Result<()> {
-        // Of several processes one moves it. The others are not kept waiting, and `file` is no lock of this process alone: that of
-        // its supervisor is the same.
+        // One of several processes moves the file, and the others do not wait. `file` cannot be the lock of this process alone:
+        // its supervisor has the same open file.
         let lock = append_to(&self.path, 0o600)?;
         if lock.try_lock().is_err() {
             return Ok(());
@@ -92,7 +92,7 @@ impl Write for &LogFile {
         if file.metadata().is_ok_and(|metadata| metadata.len() > self.most_bytes) {
             let _ = self.rotate(&mut file);
         }
-        // At once, so that lines of other processes do not come between.
+        // In one call, so that lines of other processes do not come between.
         file.write_all(&[label.as_bytes(), b": ", bytes].concat())?;
         Ok(bytes.len())
     }

@@ -1,5 +1,5 @@
-//! Messages to journald as all other logs have them: errors of the system without their numbers (`os error 5`), and nothing in
-//! the message that commands the terminal of its reader.
+//! Messages to journald as all other logs have them: errors of the system without their numbers (`os error 5`), and no
+//! characters in the message that command the terminal of its reader.
 //!
 //! Other sinks write lines, which are changed as text; journald's takes the fields of an event. Imports nothing of this
 //! directory.
@@ -16,7 +16,7 @@ use tracing_subscriber::layer::Context;
 /// Passes events on, with other texts where they hold such numbers or characters.
 pub(super) struct ForJournal<L>(pub(super) L);
 
-/// The text of each field that an event has, by its place, and whether one of them is not as the event has it.
+/// The text of each field of an event, by its place, and whether one of the texts differs from the event's.
 struct Texts {
     by_place: Vec<Option<String>>,
     are_changed: bool,

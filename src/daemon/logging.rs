@@ -1,5 +1,5 @@
-//! Where messages go: stderr, a file, journald or syslog; a daemon's, where there is neither of these two, to a file in
-//! the user's state directory.
+//! The destinations of messages: stderr, a file, journald or syslog; for a daemon on a host without journald and syslog, a file
+//! in the user's state directory.
 
 use super::log_file::LogFile;
 use super::log_journal::ForJournal;
@@ -23,13 +23,13 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-/// Where journald and syslog listen.
+/// The sockets on which journald and syslog listen.
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 const SYSLOG_SOCKET: &str = "/dev/log";
 
 type Sink = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Where messages go.
+/// A destination of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     Stderr,
@@ -37,14 +37,14 @@ pub(crate) enum Destination {
     Syslog,
     /// The file that the user has named.
     File(PathBuf),
-    /// One in the user's state directory, because this host has neither journald nor syslog.
+    /// The file in the user's state directory, because this host has neither journald nor syslog.
     State(PathBuf),
-    /// That file cannot be written: why.
+    /// The file in the state directory cannot be written, for this reason.
     Nowhere(String),
 }
 
 impl Destination {
-    /// Where messages of a daemon go that is not told.
+    /// The destination of a daemon without `--log-file`.
     pub(crate) fn of_daemons() -> Self {
         if Path::new(JOURNAL_SOCKET).exists() {
             Destination::Journal
@@ -91,8 +91,8 @@ pub(crate) struct Labels {
     pub(crate) source: String,
 }
 
-/// For a daemon: warnings on stderr until it leaves the terminal; all messages to `file`, journald or syslog, and where
-/// there is none of these to a file in the user's state directory.
+/// Starts logging of a daemon: warnings go to stderr until it leaves the terminal; all messages go to `file`, journald or
+/// syslog, or else to a file in the user's state directory.
 pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> Result<(), Failure> {
     let (sink, destination) = match file {
         Some(path) => (Some(to_file(path)?), Destination::File(path.to_owned())),
@@ -110,7 +110,7 @@ pub(crate) fn for_daemon(level: &str, file: Option<&Path>, labels: &Labels) -> R
     Ok(())
 }
 
-/// For a process in the foreground: messages to `file`, or to stderr; if that is the journal, with fields.
+/// Starts logging of a process in the foreground: messages go to `file`, or to stderr; if stderr is the journal, with fields.
 pub(crate) fn in_foreground(
     level: &str,
     file: Option<&Path>,
@@ -126,7 +126,7 @@ pub(crate) fn in_foreground(
     Ok(())
 }
 
-/// A panic is logged as other messages are: nobody sees the standard error of a daemon.
+/// A panic is logged as other messages are: no user sees the standard error of a daemon.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -138,7 +138,7 @@ fn log_panics() {
     }));
 }
 
-/// Lines as one: what an assertion says has several.
+/// Joins lines to one: the message of an assertion has several.
 fn joined(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
@@ -159,7 +159,7 @@ fn start(level: &str, sinks: Vec<Sink>) {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // What hdfs-native warns of (a dead node of several) it gets over by itself.
+    // hdfs-native gets over the failures that it warns of (a dead node of several) by itself.
     EnvFilter::new(format!("{level},hdfs_native=error"))
 }
 
@@ -200,7 +200,7 @@ fn unwritable(path: &Path, error: io::Error) -> Failure {
     Failure::output(format_args!("--log-file {}", path.display()), error)
 }
 
-/// A file that all daemons of the user share, so that each line names its mount.
+/// A sink for a file that all daemons of the user share, so that each line names its mount.
 fn to_state(labels: &Labels) -> (Option<Sink>, Destination) {
     let path = user_state_directory().join(STATE_LOG);
     match LogFile::open_shared(&path, &labels.mount) {
@@ -221,7 +221,7 @@ fn in_lines(log: &'static LogFile) -> Sink {
         .boxed()
 }
 
-/// journald stores each field of a message.
+/// A sink for journald, which stores each field of a message.
 fn to_journal(labels: &Labels) -> Option<Sink> {
     if !Path::new(JOURNAL_SOCKET).exists() {
         return None;
@@ -235,7 +235,7 @@ fn to_journal(labels: &Labels) -> Option<Sink> {
     Some(ForJournal(journald).boxed())
 }
 
-/// syslog, where there is no journald; a bare container has neither.
+/// A sink for syslog, where there is no journald; a bare container has neither.
 fn to_syslog() -> Option<Sink> {
     if !Path::new(SYSLOG_SOCKET).exists() {
         return None;
@@ -262,8 +262,8 @@ pub(crate) fn reopen() -> Result<(), Failure> {
 
 // ---- the form of a line --------------------------------------------------------------------------
 
-/// A message and its fields, but for those that the message names in words: they are for the journal alone. It stays one
-/// line, and commands no terminal, whatever the names in it hold.
+/// Writes a message and its fields, except fields that the message has in words: those are for the journal alone. The text
+/// stays one line, and commands no terminal, whatever the names in it hold.
 fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = match field.name() {
         "message" => format!("{value:?}"),
@@ -275,7 +275,8 @@ fn in_text(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::
 
 /// `ffrfs: message key=value`; before the message `error: ` (in the log of a mount), `warning: `, `debug: ` or `trace: `.
 struct OneLine {
-    /// Its errors are said as why commands fail. In the log of a mount they are told from what is no error.
+    /// Whether errors are printed as the reason why a command fails. In the log of a mount, `error: ` tells them from other
+    /// messages.
     is_command: bool,
 }
 

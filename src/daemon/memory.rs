@@ -1,4 +1,4 @@
-//! `memory=`: how much memory a mount may use, and how that is shared out.
+//! `memory=`: how much memory a mount may use, and how that memory is shared out.
 
 use crate::io::memory::heap;
 use crate::io::process::cgroup::total_bytes;
@@ -6,12 +6,12 @@ use crate::io::process::cgroup::total_bytes;
 /// The default: this share of the host's memory, but at most this many bytes.
 const DEFAULT_PERCENT: u64 = 5;
 const DEFAULT_BYTES: u64 = 512 << 20;
-/// Where address space is limited, at most one part of it in so many: a mount that runs out of it refuses reads, and threads,
-/// the heap and decoders need far more than the caches.
+/// Where address space is limited, a mount takes at most one part in this many of it: a mount that runs out of it refuses
+/// reads, and threads, the heap and decoders need far more than the caches.
 const ADDRESS_SPACE: u64 = 8;
-/// One part in so many is for samples that are being fetched for a waiting reader.
+/// One part in this many of the memory is for samples that are being fetched for a waiting reader.
 const FETCHING: u64 = 8;
-/// The most for requests and their answers.
+/// The most bytes for requests and their answers.
 const MAX_REQUEST_BYTES: u64 = 128 << 20;
 
 /// How much memory a mount may take.
@@ -24,7 +24,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// In bytes; `None` is the default.
+    /// The limit in bytes; `None` is the default.
     pub(crate) fn bytes(limit: Option<Self>) -> u64 {
         let total = total_bytes();
         match limit {
@@ -35,29 +35,29 @@ impl Limit {
     }
 }
 
-/// What a mount may take by default of so much memory and, if that is limited, address space.
+/// The bytes that a mount may take by default, of `total` bytes of memory and, if it is limited, of the address space.
 fn default_bytes(total: u64, address_space: Option<u64>) -> u64 {
     let most = (total / 100 * DEFAULT_PERCENT).min(DEFAULT_BYTES);
     address_space.map_or(most, |limit| most.min(limit / ADDRESS_SPACE))
 }
 
-/// Of a mount's memory: for requests and their answers.
+/// The part of a mount's memory for requests and their answers.
 pub(crate) fn for_requests(memory: u64) -> u64 {
     (memory / 4).min(MAX_REQUEST_BYTES)
 }
 
-/// Of a mount's memory: for samples that are being fetched for a waiting reader.
+/// The part of a mount's memory for samples that are being fetched for a waiting reader.
 pub(crate) fn for_fetching(memory: u64) -> u64 {
     memory / FETCHING
 }
 
-/// Of a mount's memory: for the caches, which hold bytes that were read and not requested yet.
+/// The part of a mount's memory for the caches, which hold bytes that were read and not requested yet.
 pub(crate) fn for_cache(memory: u64) -> u64 {
     memory - for_requests(memory) - for_fetching(memory)
 }
 
-/// As [`for_cache`], where buffers for requests hold `requests` bytes until the unmount; if too little is left,
-/// the least memory that would do.
+/// As [`for_cache`], where buffers for requests hold `requests` bytes until the unmount; the error is the least memory that
+/// would do, if too little is left.
 pub(crate) fn for_cache_beside(requests: u64, memory: u64) -> Result<u64, u64> {
     let rest = memory - for_fetching(memory);
     match rest.checked_sub(for_requests(memory).max(requests)) {
@@ -76,7 +76,7 @@ pub(crate) fn in_words(bytes: u64) -> String {
     }
 }
 
-/// `64M`, `10%`.
+/// Parses a limit: `64M`, `10%`.
 pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     let Some(percent) = text.strip_suffix('%') else { return size(text).map(Limit::Bytes) };
     match percent.parse() {
@@ -85,7 +85,7 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     }
 }
 
-/// `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
+/// Parses a size: `4096`, `256M`, `1G`, `512MiB`: powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "not a size such as 268435456, 256M or 1G".to_owned();
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());

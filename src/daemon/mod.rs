@@ -1,4 +1,4 @@
-//! What runs while a dataset is mounted: serve, reload, settings, logging, memory, metrics, and the figures behind
+//! The code that runs while a dataset is mounted: serve, reload, settings, logging, memory, metrics, and the figures behind
 //! `top`, `stats` and `doctor`.
 //!
 //! Imports from [`crate::tools`] and the rooms below it.

@@ -7,21 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A daemon has the environment of whoever has mounted, and is not the service that the manager there waits for.
+/// Whether the service manager is not ours: a daemon has the environment of the process that has mounted, and is not the
+/// service that the manager there waits for.
 static IS_OF_ANOTHER: AtomicBool = AtomicBool::new(false);
 
-/// From now on nothing is told: the service manager that the environment names is not ours.
+/// Sends no notifications from now on: the service manager that the environment names is not ours.
 pub(crate) fn tell_nothing() {
     IS_OF_ANOTHER.store(true, Ordering::Relaxed);
 }
 
-/// The mount works; `status` is what `systemctl status` shows, in one line: after a line break, which names of sources may
-/// hold, another assignment to the service manager would begin.
+/// Notifies that the mount works. `systemctl status` shows `status`, in one line: after a line break, which names of sources
+/// may hold, another assignment to the service manager would begin.
 pub(crate) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(&one_line(status))]);
 }
 
-/// The config file is being read again; [`ready`] ends that.
+/// Notifies that the config file is being read again; [`ready`] ends that.
 pub(crate) fn reloading() {
     // The time lets systemd ignore a READY=1 that was sent before.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
@@ -29,7 +30,7 @@ pub(crate) fn reloading() {
     }
 }
 
-/// It is being unmounted.
+/// Notifies that the mount is being unmounted.
 pub(crate) fn stopping(status: &str) {
     send(&[NotifyState::Stopping, NotifyState::Status(&one_line(status))]);
 }
@@ -54,12 +55,12 @@ pub(crate) fn keep_alive(target: PathBuf) {
     }
 }
 
-/// How often the service manager's watchdog wants to hear from this process, if there is one.
+/// How often the service manager's watchdog wants a notification from this process, if there is a watchdog.
 pub(crate) fn watchdog() -> Option<Duration> {
     watchdog_enabled().map(|timeout| timeout / 2)
 }
 
-/// This process lives.
+/// Notifies the watchdog that this process lives.
 pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }

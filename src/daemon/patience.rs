@@ -30,23 +30,24 @@ enum Call {
     Announce = 3,
     /// Whether the daemon answers at all.
     Ask = 4,
-    /// The same, where this process may look into the mount; else it is refused, and the kernel does not answer itself.
+    /// Whether the daemon answers a process that may look into the mount; others are refused, so that the kernel does not
+    /// answer itself.
     AskInside = 5,
 }
 
-/// Makes system calls on a mount in a child, which is left behind if they do not return. Where threads are running
-/// already, there is none, and they are made here; where the system makes no process, they fail.
+/// Makes system calls on a mount in a child, which is left behind if they do not return. If this process has other threads
+/// already, it makes the calls itself, without a child; if the system makes no process, the calls fail.
 pub(crate) struct Patient(io::Result<Option<Helper>>);
 
 /// A daemon does not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("its daemon has not answered for {} s", PATIENCE.as_secs())]
 struct Silent {
-    /// Its mount, where that is not the one which was asked for, but lies around it.
+    /// The mount of the daemon, if it is not the mount that was asked, but one around it.
     root: Option<PathBuf>,
 }
 
-/// The system has made no process that asks.
+/// The system could not make the process that asks.
 #[derive(Debug, thiserror::Error)]
 #[error("no process can be made that asks its daemon (ulimit -u, pids.max of the cgroup): {0}")]
 struct Unmade(String);
@@ -63,13 +64,13 @@ impl Patient {
         Self(Helper::start(serve))
     }
 
-    /// For calls on this mount: those of root are made as the user who alone may look into it, if root is refused.
+    /// For calls on this mount: if root is refused, its calls are made as the only user who may look into the mount.
     pub(crate) fn of(mount: &mounts::Mount) -> Self {
         Self(Helper::start_as(mount.seen_as(), serve, is_refused))
     }
 
-    /// Whether the daemon of the mount on `root` answers at all. Of a mount that this process may not look into, the kernel
-    /// itself says so.
+    /// Whether the daemon of the mount on `root` answers at all. If this process may not look into the mount, the kernel itself
+    /// answers.
     pub(crate) fn ask_daemon(&self, root: &Path) -> io::Result<()> {
         self.ask(Call::Ask, root, &[])?.answer(Instant::now() + PATIENCE).map(drop)
     }
@@ -118,7 +119,7 @@ impl Asked<'_> {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// What was asked for. Answers are taken in the order of their questions.
+    /// The bytes that were asked for. Answers are taken in the order of their questions.
     pub(crate) fn answer(self, deadline: Instant) -> io::Result<Vec<u8>> {
         let answer = match self.patient.helper()? {
             None => serve(&self.question),
@@ -136,8 +137,8 @@ fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, Silent { root: None })
 }
 
-/// Why a child has taken no question, or given no answer. The user who alone may look into a mount can kill the one that asks
-/// as that user: [`io::ErrorKind::BrokenPipe`].
+/// The error for a child that has taken no question, or given no answer. The only user who may look into a mount can kill the
+/// child that asks as that user: [`io::ErrorKind::BrokenPipe`].
 fn unasked(error: io::Error) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
     match error.kind() {
@@ -149,17 +150,17 @@ fn unasked(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether a mount was not asked because the system has made no process for that.
+/// Whether a mount was not asked because the system could not make a process for that.
 pub(crate) fn is_unmade(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<Unmade>())
 }
 
-/// Whether this is the answer that a process gets which may not look into the mount.
+/// Whether this is the answer to a process that may not look into the mount.
 fn is_refused(answer: &[u8]) -> bool {
     answer.starts_with(&libc::EACCES.to_le_bytes())
 }
 
-/// Makes the system call of a question: the error number, and what it has given.
+/// Makes the system call of a question: returns the error number, and the bytes that the call has given.
 fn serve(question: &[u8]) -> Vec<u8> {
     let made = (|| {
         let (call, rest) = question.split_first()?;
@@ -183,17 +184,17 @@ fn make(call: u8, path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
             control_file::opened_anew(announced).map(|()| Vec::new())
         }
         call if call == Call::AskInside as u8 => {
-            // Of one who may not look into the mount, the kernel refuses this, but not what follows.
+            // The kernel refuses this call to users who may not look into the mount, but not the next one.
             std::fs::metadata(path).and_then(|_| mounts::ask(path)).map(|()| Vec::new())
         }
         _ => mounts::ask(path).map(|()| Vec::new()),
     }
 }
 
-/// As [`mounts::state`], of a mount whose daemon may be stopped.
+/// As [`mounts::state`], for a mount whose daemon may be stopped.
 ///
 /// # Errors
-/// As there; or the daemon does not answer ([`io::ErrorKind::TimedOut`]).
+/// As for [`mounts::state`]; or the daemon does not answer ([`io::ErrorKind::TimedOut`]).
 pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
     state_within(target, PATIENCE)
 }
@@ -201,7 +202,7 @@ pub(crate) fn state(target: &Path) -> io::Result<mounts::State> {
 /// As [`state`], with another time for the answer.
 ///
 /// # Errors
-/// As there.
+/// As for [`state`].
 pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<mounts::State> {
     let mut ours = mounts::Ours::now()?;
     while let Some(met) = ours.met_by(target) {
@@ -210,7 +211,7 @@ pub(crate) fn state_within(target: &Path, patience: Duration) -> io::Result<moun
         if met.rest.as_os_str().is_empty() {
             return mount.state(asked);
         }
-        // Something in it, or in another one in it.
+        // The target lies in this mount, perhaps in another mount in it.
         asked?;
         ours.leave_out(&mount.target);
     }
@@ -224,7 +225,7 @@ fn ask(mount: &mounts::Mount, patience: Duration) -> io::Result<()> {
     let call = if is_private { Call::AskInside } else { Call::Ask };
     let asked = patient.ask(call, &mount.target, &[])?.answer(Instant::now() + patience);
     asked.map(drop).or_else(|error| match error.kind() {
-        // Nor does the user who may look into the mount reach it: nothing is known of its daemon.
+        // The user who may look into the mount does not reach it either: nothing is known of its daemon.
         io::ErrorKind::PermissionDenied if is_private => Ok(()),
         io::ErrorKind::TimedOut => {
             let root = Some(mount.target.clone());
@@ -234,7 +235,7 @@ fn ask(mount: &mounts::Mount, patience: Duration) -> io::Result<()> {
     })
 }
 
-/// As [`ask`], for a command that would wait for the answer for ever. All other errors are for others to name.
+/// As [`ask`], for a command that would wait for the answer for ever. Other errors are left to the command.
 fn insist(mount: &mounts::Mount) -> Result<(), Failure> {
     match ask(mount, PATIENCE) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -244,15 +245,15 @@ fn insist(mount: &mounts::Mount) -> Result<(), Failure> {
     }
 }
 
-/// Checks that the mounts of ours answer to which paths lead, or in which patterns are looked up, before system calls that
-/// would wait for ever.
+/// Checks that all mounts of ours answer that paths lead to, or that patterns are looked up in, before system calls that would
+/// wait for ever.
 ///
 /// # Errors
 /// A daemon does not answer.
 pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     let Ok(mut ours) = mounts::Ours::now() else { return Ok(()) };
     for path in paths {
-        // Those around others come first, as only in mounts that answer links can be read.
+        // Outer mounts come first, as links can be read only in mounts that answer.
         let patterns = path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte));
         let met = patterns.then(|| ours.met_by_pattern(path)).into_iter().flatten();
         let met = met.map(|met| (met.mount.target.clone(), met.mount.clone()));
@@ -269,7 +270,7 @@ pub(crate) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(),
     Ok(())
 }
 
-/// The failure of a command whose mount does not answer, with what helps. `target` may be in it.
+/// The failure of a command whose mount does not answer, with advice. `target` may lie in the mount.
 pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
     let silent = error.get_ref().and_then(|error| error.downcast_ref::<Silent>());
     let target = silent.and_then(|silent| silent.root.as_deref()).unwrap_or(target);
@@ -282,12 +283,12 @@ pub(crate) fn unanswered(target: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Mount, message)
 }
 
-/// Which process of a mount keeps it from answering, and what helps.
+/// The process of a mount that keeps it from answering, and advice.
 pub(crate) fn why_silent(mount: &mounts::Mount) -> String {
     let id = MountId::of(mount.number);
     let servers = fuse_connection::servers(&mount.device, id, None);
     let is_stopped = |server: &&Process| server.activity() == Activity::Stopped;
-    // One that goes on alone would find the others stopped.
+    // A process that goes on alone would find the others stopped.
     let stopped: Vec<u32> = servers.iter().filter(is_stopped).map(|server| server.pid).collect();
     match stopped.as_slice() {
         [] => {

@@ -76,11 +76,11 @@ pub(crate) fn reopen_log() {
     }
 }
 
-/// What SIGHUP changes.
+/// The state that SIGHUP changes.
 pub(crate) struct Reload {
     /// The config file, if there is one.
     pub(crate) configured: Option<Configured>,
-    /// What is mounted.
+    /// The file system that is mounted.
     pub(crate) vfs: Weak<Vfs>,
 }
 
@@ -100,7 +100,7 @@ impl Reload {
     }
 }
 
-/// Handles SIGHUP in a thread of its own: the file system of the config file may hang, and other signals are heard meanwhile.
+/// Handles SIGHUP in a thread of its own: the file system of the config file may hang, and other signals are handled meanwhile.
 pub(crate) struct Reloads {
     reload: Mutex<Reload>,
     status: String,
@@ -113,7 +113,7 @@ impl Reloads {
         Arc::new(Self { reload: Mutex::new(reload), status, due: AtomicUsize::new(0) })
     }
 
-    /// A signal has come. If the one before it is still being handled, that is done once more then.
+    /// Handles a signal. If the one before it is still being handled, this is done once more afterwards.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.due.fetch_add(1, Ordering::SeqCst) > 0 {
             return;

@@ -29,10 +29,10 @@ pub(crate) fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Changes the flags of the mount in the kernel, if they differ; `None`: not given.
+/// Changes the flags of the mount in the kernel, if they differ; `None` for a flag that was not given.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses the change.
 pub(crate) fn set_flags(
     target: &Path,
     read_only: Option<bool>,
@@ -50,7 +50,7 @@ pub(crate) fn set_flags(
     let now = statvfs(target).map_err(failed)?.flags();
     let is = |flag| now.contains(flag);
 
-    // mount(8) gives ro or rw with all other flags; exec it expresses by leaving out noexec.
+    // mount(8) gives ro or rw with all other flags, and expresses exec by leaving out noexec.
     let by_default = read_only.is_none() && is(FsFlags::ST_NOEXEC);
     let noexec = noexec.unwrap_or(by_default);
     let read_only = read_only.unwrap_or(is(FsFlags::ST_RDONLY));

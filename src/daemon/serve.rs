@@ -20,41 +20,41 @@ use std::time::{Duration, Instant};
 
 /// A second signal within this time counts as the first.
 pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(100);
-/// In this time one request may come in two ways: to all processes of a mount, of which the supervisor passes it on. If the mount
-/// could not be unmounted, another request after this time is the first one again.
+/// Within this time one request may come twice: sent to all processes of a mount, and passed on by the supervisor. If the mount
+/// could not be unmounted, a request after this time is the first one again.
 pub(super) const PASSING_ON: Duration = Duration::from_secs(10);
 
-/// The signals of a daemon, with who has sent them.
+/// The signals of a daemon, with their senders.
 pub(crate) type Signals = SignalsInfo<WithOrigin>;
 
 /// A mount that the kernel has accepted, ready to be served.
 pub(crate) struct Service {
     pub(crate) mounted: Mounted,
-    /// Of the parts that it shows.
+    /// The digest of the parts that the mount shows.
     pub(crate) digest: [u8; 32],
     pub(crate) target: Target,
     pub(crate) signals: Signals,
-    /// In a line, for `systemctl status`.
+    /// The status in a line, for `systemctl status`.
     pub(crate) status: String,
     pub(crate) reload: Reload,
-    /// The file of its socket is removed after the mount.
+    /// The socket of the metrics, whose file is removed after the mount.
     pub(crate) metrics: Option<Metrics>,
     /// Unmounts for this process, if it is confined.
     pub(crate) unmounter: Option<Arc<Unmounter>>,
     /// Ends the process at once.
     pub(crate) end: fn(Exit) -> !,
-    /// Another process has made the mount: a failure leaves it as it is.
+    /// Whether another process has made the mount: a failure leaves it as it is.
     pub(crate) is_resumed: bool,
-    /// The process that has started this one as its supervisor; it may have died since.
+    /// The supervisor that has started this process; it may have died since.
     pub(crate) supervisor: Option<Pid>,
-    /// The service manager keeps the connection, if it can be handed over, when the supervisor dies.
+    /// Whether the service manager keeps the connection, if it can be handed over, when the supervisor dies.
     pub(crate) is_kept: bool,
 }
 
 /// A mount that is served, with all threads for that.
 pub(crate) struct Serving {
     pub(crate) mounted: Mounted,
-    /// Of the parts that it shows.
+    /// The digest of the parts that the mount shows.
     pub(crate) digest: [u8; 32],
     pub(crate) target: Arc<Target>,
     pub(crate) status: String,
@@ -63,10 +63,10 @@ pub(crate) struct Serving {
 }
 
 impl Service {
-    /// Starts what still has to be started: after that the mount works.
+    /// Starts the thread that handles signals: after that the mount works.
     ///
     /// # Errors
-    /// No thread can be started; it is unmounted again.
+    /// The thread cannot be started; then the dataset is unmounted again, unless another process has made the mount.
     pub(crate) fn start(self) -> Result<Serving, Failure> {
         let Self { mounted, target, signals, status, reload, mut metrics, unmounter, .. } = self;
         let (end, digest) = (self.end, self.digest);
@@ -94,14 +94,14 @@ impl Service {
 }
 
 impl Serving {
-    /// Takes the mount away again, of which nobody is to know.
+    /// Takes the mount away again, before other processes know of it.
     pub(crate) fn undo(&self) {
         if let Some(directory) = self.target.directory() {
             let _ = detach(directory, self.mounted.made(), self.unmounter.as_deref(), true);
         }
     }
 
-    /// Serves until it is unmounted, or left to another process.
+    /// Serves until the dataset is unmounted, or left to another process.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
         let Self { mounted, target, status, mut metrics, unmounter, .. } = self;
         notify::ready(&status);
@@ -115,7 +115,7 @@ impl Serving {
             tracing::info!("{target} is left to another process");
             return served.map(|()| Exit::Ok).map_err(|e| Failure::new(Exit::Mount, e));
         }
-        // If it broke, nobody answers what the mount is asked: it must not be asked.
+        // If serving failed, no process answers requests on the mount: it must not be asked.
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
         // After an abort (fusectl, a broken connection) the dead mount is still in place. The mount table is
         // read first: a system call on the directory could have autofs mount the dataset again.
@@ -123,7 +123,7 @@ impl Serving {
             && mounts::at(directory)
                 .is_ok_and(|there| there.is_some_and(|it| it.device == made.device))
         {
-            // What has our number by now may be another mount, whose daemon is stopped.
+            // The mount that has our number by now may be another one, whose daemon is stopped.
             let _ = match unmounter.as_deref() {
                 Some(unmounter) => unmounter.unmount_dead(&made),
                 None if made.is_on(&made.device) => sandbox::unmount_dead(directory),
@@ -144,22 +144,22 @@ struct Listener {
     end: fn(Exit) -> !,
     leaver: Leaver,
     supervisor: Option<Pid>,
-    /// The service manager keeps the connection, which can be handed over.
+    /// Whether the service manager keeps the connection, and it can be handed over.
     is_kept: bool,
 }
 
-/// What an attempt to unmount has brought.
+/// The result of an attempt to unmount.
 #[derive(Clone, Copy)]
 enum Attempt {
-    /// Nobody uses the mount any more.
+    /// No program uses the mount any more.
     Unmounted,
-    /// It is detached, perhaps by somebody else, and in use still.
+    /// The mount is detached, perhaps by another process, and still in use.
     Detached,
     Failed,
 }
 
-/// How often a daemon was asked to end. Who sends a signal to all processes of a mount asks once, and it comes twice: the
-/// supervisor passes it on, on a busy host much later.
+/// How often a daemon was asked to end. A signal to all processes of a mount is one request, but comes twice: the supervisor
+/// passes it on, on a busy host much later.
 #[derive(Default)]
 struct Asked {
     last: Option<Instant>,
@@ -193,7 +193,7 @@ impl Listener {
         for origin in &mut signals {
             match origin.signal {
                 SIGHUP => self.reloads.begin(),
-                // Only a supervised process is asked for this signal.
+                // Only a supervised process listens for this signal.
                 SIGUSR2 => self.leaver.leave(),
                 _ => {
                     if asked.once_more(self.is_supervisor(&origin), Instant::now()) {
@@ -204,21 +204,23 @@ impl Listener {
         }
     }
 
-    /// The first request unmounts, lazily where files are open; a second one ends the process, after another attempt if the first
-    /// one has failed. Takes and gives the last attempt, and when that ended: it may have taken long, and the same signal waits.
+    /// The first request unmounts, lazily where files are open; a second one ends the process, after another attempt if the
+    /// first one has failed. Takes and returns the last attempt, with the time of its end: it may have taken long, while the
+    /// same signal waited.
     fn asked_to_end(&self, last: Option<(Instant, Attempt)>) -> Option<(Instant, Attempt)> {
         match last {
             Some((ended, _)) if ended.elapsed() < SAME_SIGNAL => last,
             Some((_, Attempt::Unmounted)) => (self.end)(Exit::Ok),
             Some((_, Attempt::Detached)) => (self.end)(Exit::Mount),
-            // What covered the mount may have gone.
+            // The mount that covered this one may have gone.
             Some((ended, Attempt::Failed)) if ended.elapsed() < PASSING_ON => {
                 match self.unmount() {
                     Attempt::Failed => (self.end)(Exit::Mount),
                     attempt => Some((Instant::now(), attempt)),
                 }
             }
-            // The service manager ends what the supervisor has left, and starts another one, for whom it keeps the connection.
+            // The service manager ends the processes that the supervisor has left, and starts another supervisor, for which it
+            // keeps the connection.
             _ if self.is_kept && self.supervisor.is_some_and(|pid| pid != getppid()) => {
                 self.leaver.leave();
                 last
@@ -243,7 +245,7 @@ impl Listener {
             Ok(true) => Attempt::Unmounted,
             Ok(false) => Attempt::Detached,
             Err(error) => {
-                // Its supervisor unmounts what is left of the mount of a process that has ended so.
+                // The supervisor unmounts the mount that is left by a process that ends in this way.
                 if self.supervisor.is_some() && is_without_unmounter(&error) {
                     tracing::warn!("{}: no process unmounts for this one: {error}", self.target);
                     (self.end)(Exit::Mount);
@@ -255,8 +257,8 @@ impl Listener {
     }
 }
 
-/// Unmounts our own mount only: if it was detached before, another one may be in its place. `false`: it is detached, and in use
-/// still.
+/// Unmounts our own mount only: if it was detached before, another mount may be in its place. `false` if it is detached, and
+/// still in use.
 fn unmount(target: &Path, made: &Made, unmounter: Option<&Unmounter>) -> io::Result<bool> {
     let is_ours = |mount: &mounts::Mount| mount.device == made.device;
     if mounts::is_covered(target, is_ours) {
@@ -277,14 +279,14 @@ fn unmount(target: &Path, made: &Made, unmounter: Option<&Unmounter>) -> io::Res
     detach(target, made, unmounter, true).map(|()| false)
 }
 
-/// Whether the process has ended that unmounts for one that is confined, or does not answer.
+/// Whether the process that unmounts for a confined one has ended, or does not answer.
 fn is_without_unmounter(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | TimedOut | UnexpectedEof)
 }
 
-/// Unmounts what is on the target if it is our own mount still, by the process outside if this one is confined: then it may not
-/// ask for the ID either, and what has our number may be another mount.
+/// Unmounts the target if our own mount is still there; by the process outside if this one is confined: then this one may not
+/// ask for the ID either, and the mount with our number may be another one.
 fn detach(target: &Path, made: &Made, unmounter: Option<&Unmounter>, lazy: bool) -> io::Result<()> {
     match unmounter {
         Some(unmounter) => unmounter.unmount(made, lazy),

@@ -9,12 +9,12 @@ use crate::vfs::{Errno, Settings, Tuning, Verify, report};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Settings that can be changed while a dataset is mounted. `None`: not given.
+/// Settings that can be changed while a dataset is mounted. `None` for a setting that was not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LiveSettings {
     /// When a sample is checked before it is given out.
     pub(crate) verify: Option<Verify>,
-    /// Memory for everything.
+    /// The whole memory of the mount.
     pub(crate) memory: Option<memory::Limit>,
     /// Memory for the caches, in bytes.
     pub(crate) cache_size: Option<u64>,
@@ -32,13 +32,13 @@ pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "tra
 pub(crate) const VERIFY: [(&str, Verify); 3] =
     [("always", Verify::Always), ("once", Verify::Once), ("off", Verify::Off)];
 
-/// What they are called.
+/// The names of these values.
 const VERIFY_NAMES: [&str; VERIFY.len()] = [VERIFY[0].0, VERIFY[1].0, VERIFY[2].0];
 
-/// Stores a parsed value, or says why it is none.
+/// Stores a parsed value, or returns why the value is wrong.
 type Parse = fn(&mut LiveSettings, &str) -> Result<(), String>;
 
-/// All of them, sorted by name.
+/// All settings, sorted by name.
 const SETTINGS: [(&str, Parse); 4] = [
     ("cache_size", |out, value| memory::size(value).map(|bytes| out.cache_size = Some(bytes))),
     ("log_level", |out, value| {
@@ -69,7 +69,7 @@ pub(crate) fn verify_name(when: Verify) -> &'static str {
     }
 }
 
-/// What a mount uses: the setting that was given, or its default.
+/// The values that a mount uses: a setting that was given, or its default.
 impl LiveSettings {
     /// The value in effect of the setting called `name`, as [`parse`] reads it.
     pub(crate) fn in_words(&self, name: &str) -> String {
@@ -84,7 +84,7 @@ impl LiveSettings {
     /// Refuses sizes that no mount can work with. `memory_bytes`: the memory of the mount, unless another one is given.
     ///
     /// # Errors
-    /// Which option is wrong, and why.
+    /// An option is wrong: the error says which, and why.
     pub(crate) fn check(&self, memory_bytes: u64) -> Result<(), String> {
         let (least, total) = (memory::in_words(MIN_MEMORY_BYTES), cgroup::total_bytes());
         let too_much = |name, bytes| {
@@ -149,7 +149,7 @@ pub(crate) fn parse(settings: &[(String, String)]) -> Result<LiveSettings, Strin
     Ok(out)
 }
 
-/// What they are called.
+/// The names of the settings.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(name, _)| *name)
 }
@@ -185,7 +185,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Each as `NAME`, `VALUE`, in words that [`parse`] understands.
+    /// Each setting as `NAME`, `VALUE`, in words that [`parse`] understands.
     pub(crate) fn pairs(&self) -> [(&'static str, String); 4] {
         [
             ("verify", self.verify.clone()),
@@ -208,7 +208,7 @@ pub(crate) struct Runtime(Mutex<State>);
 
 struct State {
     memory_bytes: u64,
-    /// `verify=off` is refused.
+    /// Whether `verify=off` is refused.
     must_check: bool,
     refused: Option<String>,
 }
@@ -296,7 +296,7 @@ fn for_cache(requests: u64, memory: u64) -> Result<u64, String> {
     })
 }
 
-/// Lines `NAME=VALUE`.
+/// Parses lines `NAME=VALUE`.
 fn pairs(text: &[u8]) -> Result<Vec<(String, String)>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "not UTF-8 text".to_owned())?;
     text.lines().filter(|line| !line.trim().is_empty()).map(pair).collect()

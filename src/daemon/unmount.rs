@@ -1,4 +1,4 @@
-//! Unmounting, also after the daemon has died, and of a daemon that does not answer.
+//! Unmounts a dataset, also after its daemon has died, or if its daemon does not answer.
 
 use super::live::Live;
 use super::patience::{self, PATIENCE};
@@ -13,42 +13,42 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a daemon that runs may take to end: it finishes reads and writes what it keeps.
+/// How long a daemon that runs may take to end: it finishes reads, and writes the data that it keeps.
 const END: Duration = Duration::from_secs(20);
-/// How long a mount may take to answer that a service manager may keep: a dead one answers at once. The next daemon is not
-/// started before.
+/// How long a mount that a service manager may keep may take to answer: a dead mount answers at once. The next daemon is not
+/// started before this command has ended.
 const KEPT: Duration = Duration::from_millis(250);
-/// What systemd tells a command that runs after the end of a service (systemd.exec(5)), and the ends after which it starts no
-/// other daemon: it was stopped.
+/// The variable in which systemd tells a command how a service has ended (systemd.exec(5)), and the values after which systemd
+/// starts no other daemon: the service was stopped.
 const RESULT: &str = "SERVICE_RESULT";
 const STOPPED: [&str; 2] = ["success", "timeout"];
-/// How long a mount may take to come that may just be made anew, and between two looks whether it is there.
+/// How long a mount that may just be made anew may take to come, and the pause between two looks for it.
 const ANEW: Duration = Duration::from_secs(2);
 const LOOK_FOR_IT: Duration = Duration::from_millis(20);
-/// Between two looks whether it has ended.
+/// The pause between two looks whether a process or a mount has ended.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long a mount may be busy since another command asks its daemon whether it answers: that holds the mount.
+/// How long a mount may be busy because another command asks whether its daemon answers, which holds the mount.
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// How a mount is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Once nobody uses it; its daemon has ended then, too.
+    /// Once no program uses the mount; its daemon has ended then, too.
     Whole,
-    /// At once for all who have no file open in it.
+    /// At once for all programs that have no file open in the mount.
     Lazy,
-    /// At once; whoever waits for its daemon gets an error.
+    /// At once; programs that wait for its daemon get an error.
     Force,
 }
 
-/// Unmounts if the daemon is dead, or if its service was stopped and nobody serves the mount any more; all else is left
-/// alone.
+/// Unmounts if the daemon is dead, or if its service was stopped and no process serves the mount any more; other mounts are
+/// left alone.
 ///
 /// # Errors
 /// A dead mount cannot be unmounted, or it is not known whether the mount is dead.
 pub(crate) fn unmount_if_dead(target: &Path) -> Result<(), Failure> {
-    // A service manager that keeps the connection of a mount starts another daemon for it. Nobody answers until then, and
-    // that is not to wait here.
+    // A service manager that keeps the connection of a mount starts another daemon for it. No daemon answers until then, and
+    // its start must not wait here.
     let is_kept = descriptor_store::service_capacity() > 0;
     let patience = if is_kept { KEPT } else { PATIENCE };
     let Ok(resolved) = mounts::resolve(target) else { return Ok(()) };
@@ -81,7 +81,7 @@ fn is_stopped(target: &Path) -> bool {
     true
 }
 
-/// Unmounts the dataset on `target`, and waits for the end of its daemon unless that serves on.
+/// Unmounts the dataset on `target`, and waits for the end of its daemon unless the daemon serves on.
 ///
 /// # Errors
 /// No dataset is mounted there, or it cannot be unmounted, or its daemon does not answer or does not end.
@@ -104,7 +104,7 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     let failed = |e: io::Error| failed(may_not(&mount, &e).map_or_else(|| e.into(), Reason::from));
     let unmounted = match manner {
         Manner::Force | Manner::Lazy => {
-            // Asked before: the kernel gives its device number to the next mount at once.
+            // Asked before the unmount: then the kernel gives the device number to the next mount at once.
             let is_served = fuse_connection::may_be_served(&mount.device, id);
             let ended = match manner {
                 Manner::Force => force(&mount, id),
@@ -147,14 +147,14 @@ pub(crate) fn unmount(target: &Path, manner: Manner) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A mount point that was made for the mount which was on it, or for a dead one before that. Looked for as soon as that is
-/// unmounted: once its daemon has removed it, another mount may make one in its place.
+/// The mount point, if it was made for the mount that was on it, or for a dead mount before. Looked for as soon as the mount is
+/// unmounted: once its daemon has removed the directory, another mount may make one in its place.
 fn made_for(target: &Path, mount: &Mount) -> Option<MadeDirectory> {
     let is_free = matches!(mounts::at(target), Ok(None));
     mount.user.filter(|_| is_free).and_then(|owner| MadeDirectory::at(target, owner))
 }
 
-/// Removes the mount point if no daemon has.
+/// Removes the mount point if no daemon has done so.
 fn remove_made(target: &Path, made: Option<MadeDirectory>, id: MountId) {
     let Some(made) = made.filter(|_| matches!(mounts::at(target), Ok(None))) else { return };
     // A supervisor may be about to make the mount anew, and removes it in the end.
@@ -172,8 +172,8 @@ fn remove_made(target: &Path, made: Option<MadeDirectory>, id: MountId) {
     }
 }
 
-/// What is mounted there, and what tells it from the next mount in this place. Where nothing is, another daemon may just be
-/// making a mount anew: then waits for that.
+/// The mount on `target`, and the ID that tells it from the next mount in this place. If nothing is mounted there, another
+/// daemon may just be making the mount anew: then waits for it.
 fn there(target: &Path) -> io::Result<Option<(Mount, MountId)>> {
     there_or_due(|| identified(target), fuse_connection::is_mount_due)
 }
@@ -181,12 +181,13 @@ fn there(target: &Path) -> io::Result<Option<(Mount, MountId)>> {
 fn identified(target: &Path) -> io::Result<Option<(Mount, MountId)>> {
     let Some(mount) = mounts::at(target)? else { return Ok(None) };
     let id = MountId::of(mount.number);
-    // If another command has unmounted it since, that number may be of another mount somewhere else.
+    // If another command has unmounted it since, the number may be that of another mount elsewhere.
     let is_there = mounts::at(target)?.is_some_and(|now| now.number == mount.number);
     Ok(is_there.then_some((mount, id)))
 }
 
-/// What `look` finds, at once or as long as it `is_due`. What comes while that is asked is no longer due: hence the last look.
+/// The mount that `look` finds, at once or as long as one `is_due`. A mount that comes during that question is no longer due:
+/// hence the last look.
 fn there_or_due<T>(
     look: impl Fn() -> io::Result<Option<T>>,
     is_due: impl Fn() -> bool,
@@ -204,7 +205,7 @@ fn there_or_due<T>(
     }
 }
 
-/// Unmounts what nobody uses for longer than a moment.
+/// Unmounts a mount, unless programs use it for longer than a moment.
 fn unmount_unused(target: &Path, id: MountId) -> io::Result<()> {
     let start = Instant::now();
     loop {
@@ -213,19 +214,19 @@ fn unmount_unused(target: &Path, id: MountId) -> io::Result<()> {
             ended => return ended,
         }
         std::thread::sleep(LOOK);
-        // Then another one may be in its place.
+        // Another mount may be in its place by now.
         if !id.is_mounted() {
             return Ok(());
         }
     }
 }
 
-/// Another command may have unmounted it just before.
+/// Ignores an error if the mount has gone: another command may have unmounted it just before.
 fn unless_gone(unmounted: io::Result<()>, id: MountId) -> io::Result<()> {
     unmounted.or_else(|error| if id.is_mounted() { Err(error) } else { Ok(()) })
 }
 
-/// What keeps a mount busy, and what helps.
+/// The reason why a mount is busy, and advice.
 fn busy(mount: &Mount) -> String {
     let within = mounts::beneath(mount).unwrap_or_default();
     let within: Vec<String> = within.iter().map(|it| it.target.display().to_string()).collect();
@@ -240,7 +241,7 @@ fn busy(mount: &Mount) -> String {
     }
 }
 
-/// What to say if this user may not unmount what another one has mounted.
+/// The message if this user may not unmount the mount of another user.
 fn may_not(mount: &Mount, error: &io::Error) -> Option<String> {
     let (owner, this) = (mount.user?, nix::unistd::geteuid());
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
@@ -257,7 +258,7 @@ fn may_not(mount: &Mount, error: &io::Error) -> Option<String> {
     Some(format!("{who} may unmount it: sudo ffrfs umount {target}"))
 }
 
-/// The processes that serve a mount or watch over that, if this user may see which they are.
+/// The processes that serve a mount or watch over it, if this user may see them.
 fn servers(mount: &Mount, id: MountId) -> Vec<Process> {
     let seen = fuse_connection::servers(&mount.device, id, None);
     if !seen.is_empty() {
@@ -267,8 +268,8 @@ fn servers(mount: &Mount, id: MountId) -> Vec<Process> {
     fuse_connection::servers(&mount.device, id, told)
 }
 
-/// Where else a mount is mounted: by `mount --bind`, or in another mount namespace. Its daemon serves on there. Noted before it is
-/// unmounted: the kernel gives its device number to the next mount at once.
+/// The other places where a mount is mounted: by `mount --bind`, or in another mount namespace. Its daemon serves on there.
+/// Noted before the unmount: then the kernel gives the device number to the next mount at once.
 struct Elsewhere {
     connection: Option<u64>,
     numbers: BTreeSet<u32>,
@@ -289,7 +290,8 @@ impl Elsewhere {
     }
 }
 
-/// Waits until the processes have let go of the containers, what those lie on, and a mount point that was made for the mount.
+/// Waits until the processes have let go of the containers, of the file systems of these, and of a mount point that was made
+/// for the mount.
 fn wait(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
     let start = Instant::now();
     for server in servers {
@@ -303,7 +305,7 @@ fn wait(servers: &[Process], mount: &Mount) -> Result<(), Failure> {
 /// Whether a process ends in time.
 ///
 /// # Errors
-/// It is stopped.
+/// The process is stopped.
 fn has_ended(server: &Process, mount: &Mount, start: Instant) -> Result<bool, Failure> {
     let pid = server.pid;
     loop {
@@ -329,11 +331,11 @@ fn has_ended(server: &Process, mount: &Mount, start: Instant) -> Result<bool, Fa
     }
 }
 
-/// Aborts the connection; the daemon and its supervisor end then. One that was stopped goes on for that: with io_uring, the
-/// kernel has it return the requests that it holds, and a supervisor holds what the daemon has been told.
+/// Aborts the connection; the daemon and its supervisor end then. Stopped processes are continued for that: with io_uring, the
+/// kernel has a daemon return the requests that it holds, and a supervisor holds descriptors of the connection.
 fn force(mount: &Mount, id: MountId) -> io::Result<()> {
     let mut servers = fuse_connection::servers(&mount.device, id, None);
-    // With io_uring, who makes a dead mount anew holds nothing of its connection.
+    // With io_uring, a process that makes a dead mount anew holds nothing of its connection.
     let others = fuse_connection::labelled(id);
     servers.extend(others.into_iter().filter(|other| !servers.contains(other)).collect::<Vec<_>>());
     unless_gone(mounts::unmount_by_force(mount), id)?;

@@ -1,4 +1,4 @@
-//! Has another program serve a mount in use: the one that is now where the program was that serves it.
+//! Has another program serve a mount in use: the program that is now at the path of the one that serves.
 
 use super::live::Live;
 use crate::failure::{Exit, Failure, say};
@@ -13,19 +13,19 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the supervisor is called while it starts another program, which `ps` shows, too.
+/// The name of the supervisor while it starts another program; `ps` shows it, too.
 pub(crate) const BUSY: &CStr = c"ffrfs-upgrade";
-/// What it is called once an upgrade has ended well; a digit follows, the number of the upgrade.
+/// The name of the supervisor once an upgrade has ended well; a digit follows, the number of the upgrade.
 const DONE: &str = "ffrfs-upgraded";
 /// How long a supervisor may take to begin, and may be stopped.
 const BEGINNING: Duration = Duration::from_secs(5);
-/// How long another program may take to serve. It may have to read all of a container, and the one before serves meanwhile.
+/// How long another program may take to serve. It may have to read all of a container, and the former program serves meanwhile.
 const STARTING: Duration = Duration::from_secs(600);
-/// A supervisor may take so much longer to end one that has not.
+/// How much longer a supervisor may take to end a program that does not serve in time.
 const ENDING: Duration = Duration::from_secs(30);
-/// So many processes may serve one after the other while the supervisor is looked for.
+/// The most processes that may serve one after the other while the supervisor is looked for.
 const MAX_SERVERS: u32 = 20;
-/// Between two looks.
+/// The pause between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// How long another program may take to serve. With the feature `test-hooks`, a variable says how
@@ -39,28 +39,28 @@ pub(crate) fn starting() -> Duration {
     STARTING
 }
 
-/// What a supervisor is called once the upgrade with this number has ended well.
+/// The name of a supervisor once the upgrade with this number has ended well.
 pub(crate) fn done(number: u32) -> CString {
     named(DONE, number)
 }
 
-/// The kernel cuts a name after 15 bytes.
+/// A name of a supervisor: a word and a digit, as the kernel cuts a name after 15 bytes.
 fn named(word: &str, number: u32) -> CString {
     CString::new(format!("{word}{}", number % 10)).unwrap_or_default()
 }
 
-/// Why another program does not serve.
+/// The reason why another program does not serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has ended by itself.
+    /// The program has ended by itself.
     Refused,
-    /// There is none that can be run.
+    /// There is no program that can be run.
     NoProgram,
-    /// A signal has ended it.
+    /// A signal has ended the program.
     Died,
-    /// It has taken too long.
+    /// The program has taken too long.
     Late,
-    /// There are not the processes, open files or memory for it.
+    /// There are too few processes, open files or memory for the program.
     Lacking,
 }
 
@@ -77,7 +77,7 @@ impl Refusal {
         }
     }
 
-    /// What a supervisor is called once the upgrade with this number has failed so.
+    /// The name of a supervisor once the upgrade with this number has failed for this reason.
     pub(crate) fn name(self, number: u32) -> CString {
         named(self.word(), number)
     }
@@ -98,12 +98,12 @@ impl Refusal {
     }
 }
 
-/// Asks the supervisor of the mount on `target` for it, and waits until the other program serves. Gives what that says of
-/// itself.
+/// Asks the supervisor of the mount on `target` for an upgrade, and waits until the other program serves. Returns the
+/// information that it gives of itself.
 ///
 /// # Errors
-/// No dataset is mounted there, it has no supervisor, or the other program cannot go on with it; it is served as before
-/// then.
+/// No dataset is mounted there, the mount has no supervisor, or the other program cannot go on with it; then the mount is
+/// served as before.
 pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
     let live = Live::at(target)?;
     let failed = |why: &str| Failure::new(Exit::Mount, format!("{}: {why}", live.root().display()));
@@ -135,7 +135,7 @@ pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
         })
     })?;
     let before = supervisor.name();
-    // Before the upgrade begins: from then on Ctrl-C ends the wait, with what there is to say of it.
+    // Before the upgrade begins: from then on Ctrl-C ends the wait, with a message.
     let interrupt = Interrupt::listen();
     supervisor.send(UPGRADE).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -170,8 +170,8 @@ pub(crate) fn upgrade(target: &Path) -> Result<MountInfo, Failure> {
     Err(failed(&format!("{why} (messages: {})", info.log)))
 }
 
-/// What the process that serves says of itself, and what `find` finds of it by its number. If that finds nothing, the process
-/// may have ended since it answered, as another upgrade was under way: then the mount is asked again.
+/// The answer of the process that serves, and the result of `find` for the number of that process. If `find` has no result, the
+/// process may have ended since it answered, as another upgrade was under way: then the mount is asked again.
 fn of_server<Info, Found>(
     ask: impl Fn() -> Result<Info, Failure>,
     pid: impl Fn(&Info) -> u32,
@@ -192,19 +192,19 @@ fn of_server<Info, Found>(
 }
 
 enum Outcome {
-    /// By this process.
+    /// The other program serves, and has this information.
     Served(Box<MountInfo>),
     Refused(Refusal),
     /// The other program neither serves nor ends.
     Waits,
     /// The supervisor does nothing, or has ended.
     Stopped,
-    /// By Ctrl-C.
+    /// The user has pressed Ctrl-C.
     Interrupted,
 }
 
 impl Outcome {
-    /// What the name of a supervisor says; `None`: it is not called so after an upgrade.
+    /// The result that the name of a supervisor shows; `None` for a name that no upgrade gives.
     fn told(name: &str) -> Option<Result<(), Refusal>> {
         let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let refusal = || Refusal::ALL.into_iter().find(|refusal| refusal.word() == word);
@@ -229,7 +229,7 @@ fn wait(
         let told = Outcome::told(&name).filter(|_| has_begun);
         match told {
             Some(Err(refusal)) => return Ok(Outcome::Refused(refusal)),
-            // What was opened at one process cannot be read from another: it is tried again.
+            // A file that was opened at one process cannot be read from another: the file is opened again.
             Some(Ok(())) => match live.info() {
                 Ok(info) => return Ok(Outcome::Served(Box::new(info))),
                 Err(failure) if is_late => return Err(failure),

@@ -1,4 +1,4 @@
-//! Character sets of names that do not say theirs.
+//! Character sets of stored names, where the archive does not name one.
 
 use encoding_rs::Encoding;
 use oem_cp::code_table::DECODING_TABLE_CP_MAP;
@@ -7,16 +7,16 @@ use std::borrow::Cow;
 /// A character set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Charset {
-    /// None: the stored bytes, whatever they are; also where a name says that it is UTF-8.
+    /// No character set: the stored bytes, whatever they are, even if the archive says that a name is UTF-8.
     Raw,
-    /// One of the web's.
+    /// A character set of the web.
     Web(&'static Encoding),
     /// A code page of DOS.
     Dos(u16),
 }
 
 impl Charset {
-    /// By the name that a user gives: `cp437`, `shift-jis`, `gbk`, `koi8-r` …; `raw` for none.
+    /// The character set by the name that a user gives: `cp437`, `shift-jis`, `gbk`, `koi8-r` …; `raw` is [`Charset::Raw`].
     pub(super) fn named(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase();
         let page = ["cp", "ibm", "dos-", "oem"].iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -38,7 +38,7 @@ impl Charset {
         Encoding::for_label(label.as_bytes()).map(Charset::Web)
     }
 
-    /// What people call it.
+    /// The usual name of the character set.
     pub(super) fn name(self) -> String {
         match self {
             Charset::Raw => "raw".to_owned(),
@@ -47,7 +47,7 @@ impl Charset {
         }
     }
 
-    /// Bytes in UTF-8; those that are none in this set stay as they are.
+    /// Converts bytes to UTF-8; bytes that are invalid in this set stay as they are.
     pub(super) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         let text = match self {
             Charset::Raw => return bytes.into(),
@@ -59,7 +59,7 @@ impl Charset {
                 .get(&page)
                 .and_then(|table| table.decode_string_checked(bytes)),
         };
-        // A name that is none in this set stays as it is: nothing is lost, and it differs from others.
+        // A name that is invalid in this set stays as it is: no byte is lost, and the name differs from others.
         text.map_or(bytes.into(), |text| text.into_bytes().into())
     }
 }

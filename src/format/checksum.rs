@@ -1,12 +1,12 @@
-//! Checksums of samples: which algorithm, and the value that a container or a sidecar stores.
+//! Checksums of samples: the algorithm, and the value that a container or a sidecar stores.
 //!
-//! Imports nothing from the other files. Whatever hashes a sample does it here; checksums over the structure of
-//! one format (its index, its headers) stay with that format.
+//! Imports nothing from the other files. Samples are hashed only here; checksums of the structure of one format (its
+//! index, its headers) stay with that format.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 use std::fmt;
 
-/// Added to a CRC-32C when TFRecord masks it.
+/// The constant that TFRecord adds to a CRC-32C when it masks it.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// A stored checksum.
@@ -31,7 +31,7 @@ pub enum ChecksumKind {
     MaskedCrc32c,
 }
 
-/// Bytes do not match their checksum.
+/// The error for bytes that do not match their checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch {
     /// The stored checksum.
@@ -41,7 +41,7 @@ pub struct Mismatch {
 }
 
 impl Checksum {
-    /// Its algorithm.
+    /// The checksum's algorithm.
     #[must_use]
     pub fn kind(self) -> ChecksumKind {
         match self {
@@ -51,7 +51,7 @@ impl Checksum {
         }
     }
 
-    /// Its value, as it is stored.
+    /// The checksum's value, as it is stored.
     #[must_use]
     pub fn value(self) -> u32 {
         match self {
@@ -61,7 +61,7 @@ impl Checksum {
         }
     }
 
-    /// Its value, if it is a CRC-32.
+    /// The checksum's value, if it is a CRC-32.
     #[must_use]
     pub fn crc32(self) -> Option<u32> {
         match self {
@@ -70,23 +70,23 @@ impl Checksum {
         }
     }
 
-    /// Checks all of the bytes that it is of.
+    /// Compares the checksum with that of `bytes`, all of the bytes that it covers.
     ///
     /// # Errors
-    /// They do not match.
+    /// The bytes do not match the checksum.
     pub fn check(self, bytes: &[u8]) -> Result<(), Mismatch> {
         self.compare(self.kind().of(bytes))
     }
 
-    /// Compares it with the checksum of the bytes that were found.
+    /// Compares the checksum with `found`, that of the bytes that were read.
     ///
     /// # Errors
-    /// They differ.
+    /// The checksums differ.
     pub fn compare(self, found: Checksum) -> Result<(), Mismatch> {
         if found == self { Ok(()) } else { Err(Mismatch { expected: self, found }) }
     }
 
-    /// A hasher for [`Checksum::compare`].
+    /// A hasher by the same algorithm, for [`Checksum::compare`].
     #[must_use]
     pub fn hasher(self) -> Hasher {
         Hasher::new(self.kind())
@@ -97,7 +97,7 @@ impl ChecksumKind {
     /// Every algorithm.
     pub const ALL: [Self; 3] = [Self::Crc32, Self::Crc32c, Self::MaskedCrc32c];
 
-    /// The name that people know it by.
+    /// The name that people know the algorithm by.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The name that options and figures have for it.
+    /// The algorithm's name in options and figures.
     #[must_use]
     pub fn option(self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl ChecksumKind {
         }
     }
 
-    /// Its number in files that the program keeps; not 0, and never changed.
+    /// The algorithm's number in files that the program keeps; not 0, and never changed.
     #[must_use]
     pub fn code(self) -> u32 {
         match self {
@@ -176,7 +176,7 @@ impl Hasher {
         })
     }
 
-    /// Takes the next bytes.
+    /// Hashes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             State::Crc32(hasher) => hasher.update(bytes),
@@ -187,7 +187,8 @@ impl Hasher {
         }
     }
 
-    /// Takes the bytes that `next` took, which has the same algorithm, without looking at them again.
+    /// Appends the bytes that `next` has hashed, without looking at them again. Both hashers must have the same
+    /// algorithm.
     pub fn combine(&mut self, next: &Self) {
         match (&mut self.0, &next.0) {
             (State::Crc32(hasher), State::Crc32(next)) => hasher.combine(next),
@@ -202,7 +203,7 @@ impl Hasher {
         }
     }
 
-    /// The checksum of all bytes that it took.
+    /// The checksum of all bytes that were hashed.
     #[must_use]
     pub fn finish(self) -> Checksum {
         match self.0 {
@@ -219,7 +220,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The CRC-32C of bytes that have `crc`, and of those that follow.
+/// The CRC-32C of bytes whose CRC-32C is `crc`, followed by `bytes`.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
@@ -245,7 +246,7 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// Its value alone.
+/// Shows the value alone.
 impl fmt::LowerHex for Checksum {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::LowerHex::fmt(&self.value(), out)

@@ -1,8 +1,8 @@
-//! A file that is one compressed stream (gzip, bzip2, xz, zstd, zlib): of a container of a scanned format (tar),
-//! whose samples are then ranges of the decoded stream, or of any other file, which is shown as the only one.
+//! A file that is one compressed stream (gzip, bzip2, xz, zstd, zlib): of a container of a scanned format (tar), whose
+//! samples are then ranges of the decoded stream, or of any other file, which is then the only sample.
 //!
-//! It is decoded once when it is opened, which makes a [`StreamIndex`] and, on the way, the index of the container
-//! in it.
+//! The file is decoded once when it is opened, which makes a [`StreamIndex`] and, on the way, the index of the container in
+//! it.
 //! Magic numbers: RFC 1952 2.3.1, bzip2's `decompress.c`, .xz format 2.1.1.1, RFC 8878 3.1.
 
 mod decoded;
@@ -38,12 +38,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Enough for every magic number.
+/// Bytes that suffice for every magic number.
 const MAGIC_BYTES: usize = 18;
-/// Enough for a gzip header with the longest name of a file.
+/// Bytes that suffice for a gzip header with the longest name of a file.
 const HEADER_BYTES: u64 = 8 << 10;
 
-/// What is decoded to see whether a file that is shown as it is holds a container: its first bytes, and its last ones.
+/// The most bytes that are decoded to see whether a file that is shown as it is holds a container: its first and last
+/// bytes.
 const MAX_LOOK_BYTES: u64 = 256 << 20;
 
 const CODECS: [Compressed; 5] =
@@ -54,7 +55,7 @@ const CODECS: [Compressed; 5] =
 pub struct Compressed {
     codec: Codec,
     name: &'static str,
-    /// Endings, and what replaces them.
+    /// Endings of file names, without the dot.
     endings: &'static [&'static str],
 }
 
@@ -79,7 +80,7 @@ impl Compressed {
                 magic.starts_with(b"1AY&SY") || magic.starts_with(b"\x17\x72\x45\x38\x50\x90")
             }
             (Codec::Xz, head) => head.starts_with(b"\xfd7zXZ\0"),
-            // A frame, or one that is to be skipped.
+            // A frame, or a skippable frame.
             (Codec::Zstd, [0x28, 0xb5, 0x2f, 0xfd, ..]) => true,
             (Codec::Zstd, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) => true,
             (Codec::Zlib, head) => is_zlib_header(head),
@@ -98,7 +99,7 @@ impl Compressed {
         Ok(GzipHeader::read(&head))
     }
 
-    /// A file whose stream holds `container`, or is any other file.
+    /// A compressed file whose stream holds `container`, or any other file if there is no container.
     fn file(
         &self,
         source: Arc<dyn Source>,
@@ -111,7 +112,7 @@ impl Compressed {
                 let header = self.header(source.as_ref())?;
                 let name = self.file_name(source.as_ref(), header.as_ref());
                 let whole = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
-                // Marks that look like the end of a zip may refer to any place.
+                // Bytes that look like the end of a zip may refer to any offset.
                 whole.limit(MAX_LOOK_BYTES);
                 let unopened = unopened(&whole, &name);
                 let modified = header.and_then(|header| header.modified);
@@ -141,7 +142,7 @@ impl Compressed {
     }
 }
 
-/// gzip's names are Latin-1, but most programs store what the file system has.
+/// Converts a name of gzip to UTF-8: it should be Latin-1, but most programs store the bytes that the file system has.
 fn latin1(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
         Ok(_) => name.to_vec(),
@@ -165,7 +166,7 @@ impl Format for Compressed {
         read(source, head)?;
         Ok(match self.is_magic(head) {
             false => Detected::No,
-            // Two bytes may be anything.
+            // Other files may begin with the same two bytes.
             true if self.codec == Codec::Zlib => Detected::Perhaps,
             true => Detected::Yes,
         })
@@ -233,8 +234,8 @@ fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {
     })
 }
 
-/// What is said of a decoded stream that is shown as a file, and is a container of a format that is not found by a pass. Its
-/// name must say so: nothing is decoded to find that out of all others.
+/// The notice about a decoded stream that is shown as a file, but is a container of a format without a pass. The file's
+/// name must have the ending of a known format: no other stream is decoded to find out.
 fn unopened(decoded: &dyn Source, name: &[u8]) -> Option<String> {
     let name = Path::new(OsStr::from_bytes(name));
     let is_compressed =
@@ -253,7 +254,7 @@ fn unopened(decoded: &dyn Source, name: &[u8]) -> Option<String> {
     })
 }
 
-/// Opens what a compressed file was decoded to: a container of a scanned format, or the file `name`.
+/// Opens the decoded stream of a compressed file: a container of a scanned format, or the file `name`.
 ///
 /// # Errors
 /// The source cannot be read, or the container in it is malformed.

@@ -1,13 +1,13 @@
-//! Decoding step by step, with places to go on from.
+//! Decoding step by step, with checkpoints.
 
 /// Decodes one stream of stored bytes.
 pub trait Decoder: Send {
-    /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches, or to where
-    /// [`Decoder::checkpoint`] has a place to go on from: what was not taken is to be shown again. Only without
-    /// input or room nothing may come of it. `is_last`: nothing follows behind `input`.
+    /// Takes stored bytes and gives decoded ones, as far as `input` or `output` reaches, or up to a
+    /// [`Decoder::checkpoint`]. Input that was not taken must be given again. Every step makes progress, unless there is no
+    /// input or no room for output. `is_last`: no stored bytes follow `input`.
     ///
     /// # Errors
-    /// The stored bytes are no encoding, or encrypted with another password.
+    /// The stored bytes are no encoding, or are encrypted with another password.
     fn decode(
         &mut self,
         input: &[u8],
@@ -15,17 +15,17 @@ pub trait Decoder: Send {
         is_last: bool,
     ) -> Result<Progress, DecodeError>;
 
-    /// A place to go on from, if there is one exactly here: behind all that was taken and given. Not every
-    /// such place is met; making one costs time (deflate: its window is compressed).
+    /// The checkpoint exactly here, behind all bytes taken and given, if there is one. The decoder does not stop at every
+    /// checkpoint of a stream; making one costs time (deflate: its window is compressed).
     fn checkpoint(&self) -> Option<Checkpoint>;
 }
 
 /// Why stored bytes cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecodeError {
-    /// They are no encoding: what is wrong, as a sentence without its end.
+    /// The bytes are no encoding: the reason, as a sentence without its end.
     Damaged(String),
-    /// They are encrypted with another password.
+    /// The bytes are encrypted with another password.
     WrongPassword,
 }
 
@@ -50,24 +50,24 @@ impl From<DecodeError> for String {
     }
 }
 
-/// What a step of a [`Decoder`] did.
+/// The progress of one step of a [`Decoder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Bytes of the input that were taken.
     pub taken: usize,
     /// Bytes of the output that were filled.
     pub given: usize,
-    /// The stream has ended; what follows in the input is none of it.
+    /// Whether the stream has ended; further input does not belong to it.
     pub is_end: bool,
 }
 
-/// A place in a stream to go on from.
+/// A place in a stream where decoding can begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The next stored byte, from the start of the stream.
+    /// Offset of the next stored byte in the stream.
     pub stored_bytes: u64,
-    /// The next decoded byte.
+    /// Offset of the next decoded byte.
     pub decoded_bytes: u64,
-    /// What the decoder must know, for itself.
+    /// The decoder's state, in a form of its own.
     pub state: Box<[u8]>,
 }

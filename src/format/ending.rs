@@ -1,38 +1,38 @@
-//! The ending of a value's file, by the value itself, where its container does not say of what kind it is.
+//! The ending of a value's file, by the value itself, where its container does not name the kind of value.
 //!
 //! Imports only `magic`.
 
 use super::magic;
 use serde::de::IgnoredAny;
 
-/// Every ending; the place of one here is its code, which kept indexes hold.
+/// Every ending; its position here is its code, which kept indexes hold.
 pub(super) const ENDINGS: [&str; 33] = [
     "", ".jpg", ".png", ".gif", ".webp", ".bmp", ".tif", ".npy", ".json", ".txt", ".ppm", ".pgm",
     ".bin", ".jpeg", ".JPEG", ".JPG", ".PNG", ".tiff", ".avif", ".jp2", ".wav", ".WAV", ".flac",
     ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".mp4", ".webm", ".avi", ".mkv", ".pdf",
 ];
 
-/// So many of them are given by the value itself; the others only by the path of a file.
+/// The number of endings, from the first, that a value itself gives; only the path of a file gives the others.
 const BY_VALUE: usize = 13;
 
-/// The code of `.bin`, the last one of those.
+/// The code of `.bin`, the last ending that a value gives.
 pub(super) const BIN: u8 = BY_VALUE.saturating_sub(1) as u8;
 
 /// The code of a name without an ending.
 pub(super) const NONE: u8 = 0;
 
-/// The ending with this code; none if there is no such code.
+/// The ending with this code; empty if there is no such code.
 pub(super) fn named(code: u8) -> &'static str {
     ENDINGS.get(usize::from(code)).copied().unwrap_or("")
 }
 
-/// The code of an ending; that of `.bin` for one that has no code.
+/// The code of an ending; that of `.bin` if the ending has no code.
 pub(super) fn code(ending: &str) -> u8 {
     let place = ENDINGS.iter().position(|known| *known == ending);
     place.map_or(BIN, |place| u8::try_from(place).unwrap_or(NONE))
 }
 
-/// The code of the ending of a path as it is written, or else in small letters; [`NONE`] if that has no code.
+/// The code of the ending of a path as it is written, or else in small letters; [`NONE`] if neither has a code.
 pub(super) fn code_of_path(path: &[u8]) -> u8 {
     let start = path.iter().rposition(|byte| *byte == b'.').unwrap_or(path.len());
     let ending = String::from_utf8_lossy(path.get(start..).unwrap_or_default());
@@ -42,7 +42,7 @@ pub(super) fn code_of_path(path: &[u8]) -> u8 {
     u8::try_from(found).unwrap_or(NONE)
 }
 
-/// Whether files have this ending by which they are told.
+/// Whether this is one of [`ENDINGS`], by which files are recognised.
 pub(super) fn is_known(ending: &str) -> bool {
     ENDINGS.contains(&ending)
 }
@@ -58,7 +58,7 @@ pub(super) fn code_of(value: &[u8]) -> u8 {
     })
 }
 
-/// The same, if the first [`magic::HEAD_BYTES`] of a value of `length_bytes` suffice.
+/// The code of the ending of a value of `length_bytes`, if the value's first [`magic::HEAD_BYTES`] suffice.
 pub(super) fn code_of_head(head: &[u8], length_bytes: u64) -> Option<u8> {
     if is_bitmap(head, length_bytes) {
         return Some(code(".bmp"));
@@ -80,7 +80,7 @@ fn is_binary(head: &[u8]) -> bool {
         Ok(_) => true,
         Err(error) => error.error_len().is_none(),
     };
-    // What a parser of JSON takes for text is its own affair.
+    // The parser of JSON decides whether bytes that are not UTF-8 are JSON.
     let may_be_json = matches!(head.trim_ascii_start().first(), None | Some(b'{' | b'['));
     head.iter().any(is_control) || !may_be_json && !is_cut_text()
 }

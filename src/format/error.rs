@@ -1,4 +1,4 @@
-//! What can be wrong with a container, always with the file and the byte.
+//! Errors of containers: each names the file, and the byte if there is one.
 
 use super::{FORMATS, PartName, Source};
 use crate::format::counted;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Result of reading a container.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a container, or a part of it, cannot be used.
+/// The reason why a container, or some of it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system does not give the bytes.
@@ -16,15 +16,15 @@ pub enum Error {
     Unreadable {
         /// The container.
         part: PartName,
-        /// Which part of it.
+        /// The name of the bytes.
         what: &'static str,
-        /// Where in the file.
+        /// Their offset in the file.
         offset_bytes: u64,
-        /// The operating system's word.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// The structure is not what the format says.
+    /// The structure does not follow the format.
     #[error(
         "{part}: not a usable {format} container: at byte {offset_bytes}: expected {expected}, found {found}{hint}"
     )]
@@ -33,13 +33,13 @@ pub enum Error {
         part: PartName,
         /// The format that was tried.
         format: &'static str,
-        /// Where in the file.
+        /// The offset of the fault in the file.
         offset_bytes: u64,
-        /// What should stand there.
+        /// The content that should stand there.
         expected: String,
-        /// What does.
+        /// The content that stands there.
         found: String,
-        /// What to do about it; empty, or text that begins with its own punctuation.
+        /// Advice; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },
 
@@ -48,31 +48,31 @@ pub enum Error {
     Foreign {
         /// The file.
         part: PartName,
-        /// What it is, with its article.
+        /// The kind of file, with its article.
         kind: &'static str,
-        /// What to do about it.
+        /// Advice.
         advice: &'static str,
-        /// What else can be done; empty, or text that begins with its own punctuation.
+        /// More advice; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },
 
-    /// A password that does not decrypt what it should.
+    /// A password that does not decrypt the data.
     #[error("{part}: wrong password{hint}")]
     WrongPassword {
         /// The container.
         part: PartName,
-        /// What else may be wrong, and what to do; empty, or text that begins with its own punctuation.
+        /// Another possible cause, and advice; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },
 
-    /// Encrypted, and no password was given.
+    /// Encrypted data, and no password was given.
     #[error("{part}: encrypted: give --password-file")]
     Locked {
         /// The container.
         part: PartName,
     },
 
-    /// Encrypted so that no password helps.
+    /// Data that are encrypted in a way that is not read: no password helps.
     #[error("{part}: {}", unread_encryption(.how))]
     Encryption {
         /// The container.
@@ -81,14 +81,14 @@ pub enum Error {
         how: &'static str,
     },
 
-    /// Stored bytes that are no encoding of what they should be.
+    /// Stored bytes that cannot be decoded.
     #[error("{part}: damaged at byte {offset_bytes}: {why}")]
     Undecodable {
         /// The container.
         part: PartName,
-        /// Where they begin in the file.
+        /// Their offset in the file.
         offset_bytes: u64,
-        /// What is wrong with them.
+        /// The reason.
         why: String,
     },
 
@@ -103,28 +103,28 @@ pub enum Error {
         part: PartName,
         /// The codec.
         format: &'static str,
-        /// Where in the file.
+        /// The offset in the file at which a checkpoint is missing.
         offset_bytes: u64,
-        /// What is there instead.
+        /// The number of bytes without a checkpoint, as text; "none" for a codec without checkpoints.
         found: String,
     },
 
-    /// Bytes that do not add up to their checksum.
+    /// Bytes that do not match their checksum.
     #[error(
         "{part}: checksum mismatch in {what} at byte {offset_bytes}: expected {expected:#010x}, found {found:#010x}{hint}"
     )]
     Checksum {
         /// The container.
         part: PartName,
-        /// Which part of it.
+        /// The name of the bytes.
         what: String,
-        /// Where that part begins.
+        /// Their offset in the file.
         offset_bytes: u64,
         /// The stored checksum.
         expected: u32,
         /// The checksum of the bytes.
         found: u32,
-        /// What to do about it; empty, or text that begins with its own punctuation.
+        /// Advice; empty, or text that begins with its own punctuation.
         hint: &'static str,
     },
 }
@@ -143,14 +143,14 @@ impl Error {
     }
 }
 
-/// What is said of what is encrypted in such a way.
+/// The message about data that are encrypted in a way that is not read.
 pub(super) fn unread_encryption(how: &str) -> String {
     format!(
         "encrypted in a way that ffrfs does not read ({how}): decrypt the archive with the program that made it"
     )
 }
 
-/// What the name of a file tells of a content that has no magic number.
+/// Advice about content without a magic number, by the name of its file.
 fn hint_of(path: &Path) -> &'static str {
     match unread_codec(path) {
         Some("brotli") => ": brotli is not read: decompress it first (brotli -d)",
@@ -159,7 +159,7 @@ fn hint_of(path: &Path) -> &'static str {
     }
 }
 
-/// The codec of a file that is compressed so that it is not read, by its name: MosaicML Streaming writes such shards.
+/// The codec of a file, by its name, if ffrfs does not read that codec: MosaicML Streaming writes such shards.
 #[must_use]
 pub fn unread_codec(path: &Path) -> Option<&'static str> {
     match path.extension()?.to_str()? {

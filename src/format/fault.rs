@@ -1,4 +1,4 @@
-//! Why the bytes of a sample cannot be given out.
+//! Reasons why the bytes of a sample cannot be given out.
 //!
 //! Imports only the errors of this room.
 
@@ -6,38 +6,39 @@ use super::error::unread_encryption;
 use super::{DecodeError, Error, Mismatch};
 use std::{fmt, io};
 
-/// Why the bytes of a sample cannot be given out.
+/// The reason why the bytes of a sample cannot be given out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// They do not match their checksum.
+    /// The bytes do not match their checksum.
     Checksum(Mismatch),
-    /// What they are made from does not match its own checksum.
+    /// Stored bytes from which they are made do not match a checksum of their own.
     PartChecksum {
-        /// Which part of the container, with its byte: a page, a chunk, a record.
+        /// The name of those stored bytes, with their offset: a page, a chunk, a record.
         what: String,
         /// The stored checksum.
         expected: u32,
         /// The checksum of the bytes.
         found: u32,
     },
-    /// The index shows that they are not all there.
+    /// The index shows that the bytes are not all there.
     Damaged,
-    /// They are encrypted, and no password was given.
+    /// The bytes are encrypted, and no password was given.
     Locked,
-    /// They are encrypted, and the password that was given does not fit: theirs is another one, or they are damaged.
+    /// The bytes are encrypted, and the given password does not fit: they need another one, or are damaged.
     OtherPassword,
-    /// They are encrypted in this way, which is not read: no password helps.
+    /// The bytes are encrypted in this way, which is not read: no password helps.
     Encryption(&'static str),
-    /// They are not an encoding of what they should be, or are not where they should be.
+    /// The bytes cannot be decoded, or are not where they should be.
     Structure(String),
-    /// The operating system cannot read them.
+    /// The operating system cannot read the bytes.
     Unreadable(String),
-    /// This machine lacks what reading them takes: they are as good as they were, and are read again when they are asked for.
+    /// This machine lacks a resource for reading, such as memory: the bytes may be intact, and the next request reads them
+    /// again.
     Lacking(String),
 }
 
 impl Fault {
-    /// There is no memory to read or decode them to.
+    /// The fault that there is no memory to read or decode the bytes to.
     #[must_use]
     pub fn no_memory() -> Self {
         Fault::Lacking(
@@ -46,7 +47,7 @@ impl Fault {
         )
     }
 
-    /// An error of the operating system.
+    /// The fault for an error of the operating system.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Self {
         match error.kind() {
@@ -61,7 +62,7 @@ impl Fault {
         !matches!(self, Fault::Unreadable(_) | Fault::Lacking(_))
     }
 
-    /// Whether they are encrypted, and cannot be decrypted. They may be as good as they were.
+    /// Whether the bytes are encrypted and cannot be decrypted. They may be intact.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Fault::Locked | Fault::OtherPassword | Fault::Encryption(_))
@@ -85,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// The same, of a part of the container that `place` names.
+    /// Adds `place`, which names bytes of the container, to the fault.
     #[must_use]
     pub(in crate::format) fn within(self, place: &str) -> Self {
         match self {
@@ -132,7 +133,8 @@ impl From<Error> for Fault {
             Error::Locked { .. } => Fault::Locked,
             Error::WrongPassword { .. } => Fault::OtherPassword,
             Error::Encryption { how, .. } => Fault::Encryption(how),
-            // The container as a whole is usable. Whoever tells of a sample names its file; the byte may be one of a member.
+            // The container as a whole is usable. Messages about a sample name its file; the offset may be in the file of a
+            // member.
             Error::Malformed { part, offset_bytes, expected, found, .. } => {
                 let file = part.file_name().display();
                 Fault::Structure(format!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub struct PlainFile {
     source: Arc<dyn Source>,
     name: Vec<u8>,
-    /// What is said of it if it is a container, and stays a file.
+    /// The notice that the file is a container, which was not opened.
     unopened: Option<String>,
 }
 

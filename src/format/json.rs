@@ -2,7 +2,7 @@
 //!
 //! Imports nothing.
 
-/// Writes text, or the base64 of bytes that are not UTF-8: different ones stay different.
+/// Writes text, or the base64 of bytes that are not UTF-8, so that different bytes stay different.
 pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     match str::from_utf8(text) {
         // Writing to memory does not fail.
@@ -11,7 +11,7 @@ pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// How many bytes [`write_text`] writes.
+/// The number of bytes that [`write_text`] writes.
 pub(super) fn text_bytes(text: &[u8]) -> usize {
     let bytes = match str::from_utf8(text) {
         Ok(_) => {
@@ -36,7 +36,7 @@ pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// RFC 4648, with padding.
+/// Encodes bytes as in RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for group in bytes.chunks(3) {

@@ -1,6 +1,6 @@
-//! What a sample looks like from its first bytes: for `suffix=auto` and for `info`.
+//! The kind of a sample by its first bytes, for `suffix=auto` and for `info`.
 
-/// How many bytes [`sniff`] looks at.
+/// The number of bytes that [`sniff`] looks at.
 pub const HEAD_BYTES: usize = 32;
 
 /// A kind of content.
@@ -8,7 +8,7 @@ pub const HEAD_BYTES: usize = 32;
 pub struct Kind {
     /// The usual file name ending, with its dot.
     pub suffix: &'static str,
-    /// What people call it.
+    /// The name that people use.
     pub name: &'static str,
 }
 
@@ -52,10 +52,10 @@ const SIGNATURES: &[(&str, &str, &[Mark])] = &[
     (".pkl", "Python pickle", &[(0, b"\x80\x05\x95")]),
 ];
 
-/// Names the kind of content that begins with `head` (its first [`HEAD_BYTES`] bytes, or all of it).
+/// Names the kind of content that begins with `head`: its first [`HEAD_BYTES`] bytes, or all of shorter content.
 #[must_use]
 pub fn sniff(head: &[u8]) -> Option<Kind> {
-    // Most differ in their first byte.
+    // Most signatures differ in their first byte.
     let has = |&(at, mark): &Mark| {
         head.get(at) == mark.first() && head.get(at..).is_some_and(|rest| rest.starts_with(mark))
     };
@@ -67,14 +67,14 @@ pub fn sniff(head: &[u8]) -> Option<Kind> {
     })
 }
 
-/// Whether an image of the common brand `mif1` is AVIF, by the brands behind that, which end with their box.
+/// Whether an image of the common brand `mif1` is AVIF, by the brands behind `mif1`, which end with their box.
 fn is_avif(head: &[u8]) -> bool {
     let length = head.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
     let brands = head.get(16..length.min(head.len())).unwrap_or_default();
     head.get(4..12) == Some(b"ftypmif1") && brands.chunks(4).any(|brand| brand == b"avif")
 }
 
-/// Every suffix that [`sniff`] can answer, each once.
+/// Every suffix that [`sniff`] can return, each once.
 #[must_use]
 pub fn suffixes() -> Vec<&'static str> {
     let mut all: Vec<_> = SIGNATURES.iter().map(|&(suffix, ..)| suffix).collect();

@@ -1,45 +1,44 @@
-//! Members of archives: what they are called, and what is known of them beside their bytes.
+//! Members of archives: their names and attributes.
 
 /// A name in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// The path as the archive has it, in UTF-8 where its character set is known. Directories may end in `/`.
-    /// It may lead out of the archive, stand twice, or not be a path at all.
+    /// The path as the archive has it, in UTF-8 where its character set is known. Paths of directories may end in `/`. A
+    /// path may lead out of the archive, stand twice, or not be a path at all.
     pub path: &'a [u8],
-    /// What has this name.
+    /// The sample or directory with this name.
     pub node: Node,
 }
 
-/// What has a name in an archive.
+/// The sample or directory that a name in an archive belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// A sample, by its number.
     Sample(u64),
-    /// A directory; its `kind` and `links` are of no account.
+    /// A directory; its `kind` and `links` are ignored.
     Directory(Attributes),
 }
 
-/// What is known of a member beside its bytes.
+/// Attributes of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// The kind of member.
     pub kind: Kind,
     /// Permission bits, 0 to 0o7777.
     pub mode: Option<u16>,
-    /// When it was last modified: seconds (before 1970: negative) and nanoseconds (0 to 999,999,999) since
-    /// 1970, UTC.
+    /// Time of the last modification: seconds (before 1970: negative) and nanoseconds (0 to 999,999,999) since 1970, UTC.
     pub modified: Option<(i64, u32)>,
-    /// How many names it has.
+    /// Number of names of the member.
     pub links: u32,
 }
 
-/// What a sample is.
+/// The kind of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
     /// A regular file.
     #[default]
     File,
-    /// A symbolic link: [`super::Container::link_target`].
+    /// A symbolic link to [`super::Container::link_target`].
     Symlink,
 }
 

@@ -1,22 +1,22 @@
-//! Bytes → samples: what lies where in a container, and how it is checked.
+//! Bytes → samples: where samples lie in a container, and how they are checked.
 //!
-//! One file (or directory) for each format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports nothing
-//! from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is one module
-//! (a file, or a directory) and one line in [`FORMATS`]; reads, names, checks, tools and `--format` know it by that. What it
-//! takes:
+//! One file (or directory) for each format, the registry [`FORMATS`], positioned [`Source`]s and errors. This room imports
+//! nothing from the others: no FUSE, no threads, no system calls, no `unsafe`, and no panic on any input. A new format is
+//! one module (a file, or a directory) and one line in [`FORMATS`], where reads, names, checks, tools and `--format` find
+//! it. Its parts:
 //!
-//! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if nothing else begins so), and `open`,
-//!    which checks all of the structure and leaves the index where it is ([`Source::table`]). If `open` must
-//!    read all of the container: [`scanned`] has the index, its file and the pass, and `ScannedFormat` the rest.
-//! 2. [`Container`]: `sample` says where the bytes of sample i lie, and by its [`Content`] what more is needed:
-//!    nothing (`Stored`), or `prefix`, `decode` and perhaps `decoder`, `piece`. Samples that are whole may be
-//!    next to damaged ones: those are [`Sample::damaged`], or give an error when they are decoded.
-//! 3. Names: `names` chooses a kind of [`Names`]; `field_name` or `members` give them, as they are stored.
-//!    [`OpenOptions`] hold what users decide; `attributes` and `link_target` are for what archives have.
+//! 1. [`Format`]: `detect` by content (cheap, and only [`Detected::Yes`] if no other format begins so), and `open`, which
+//!    checks all of the structure and leaves the index in the container ([`Source::table`]). If `open` must read all of the
+//!    container: [`scanned`] has the index, its file and the pass, and `ScannedFormat` the rest.
+//! 2. [`Container`]: `sample` says where the bytes of sample i lie, and by its [`Content`] which further methods are
+//!    called: none (`Stored`), or `prefix`, `decode` and perhaps `decoder`, `piece`. Damaged samples do not keep whole ones
+//!    from being read: they are [`Sample::damaged`], or give an error when they are decoded.
+//! 3. Names: `names` chooses a kind of [`Names`]; `members` gives them as they are stored, `field_name` as directory
+//!    entries. [`OpenOptions`] hold the decisions of users; `attributes` and `link_target` are for members of archives.
 //! 4. No number from a file is believed: checked arithmetic, no memory by a claimed size ([`Error::Malformed`]
 //!    names the byte). The lints below hold in the whole room.
-//! 5. Tests: of every field cut and flipped, a fixture that the format's own package wrote, a fuzz target; a
-//!    section in `docs/formats.md`.
+//! 5. Tests with every field cut and flipped, a fixture that the format's own package wrote, a fuzz target; a section in
+//!    `docs/formats.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -130,7 +130,7 @@ pub static FORMATS: &[&dyn Format] = &[
 
 /// A kind of container.
 pub trait Format: Sync {
-    /// The name that people know it by, such as `FFRecord`.
+    /// The name that people know the format by, such as `FFRecord`.
     fn name(&self) -> &'static str;
 
     /// File name endings without the dot, in lower case.
@@ -148,8 +148,8 @@ pub trait Format: Sync {
     /// The source cannot be read, its structure is wrong, or its index fails its checksum.
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>>;
 
-    /// The file that makes a directory with containers of this format in it one dataset, which the format's own package
-    /// opens by the directory.
+    /// The name of the file that makes a directory one dataset of this format: the format's own package opens the
+    /// directory.
     fn directory_file(&self) -> Option<&'static str> {
         None
     }
@@ -159,13 +159,13 @@ pub trait Format: Sync {
         false
     }
 
-    /// Whether it is looked for in compressed streams: it is scanned, and no sample has header bytes.
+    /// Whether the format is looked for in compressed streams: it is scanned, and no sample has header bytes.
     fn scans_streams(&self) -> bool {
         false
     }
 
-    /// Begins a pass over a decoded stream, if it is of this format. `first` are the stream's first
-    /// [`scanned::FIRST_BYTES`], or all of it if it is shorter; errors call it `part`, as the compressed file.
+    /// Begins a pass over a decoded stream, if the stream is of this format. `first` are its first
+    /// [`scanned::FIRST_BYTES`], or all of a shorter stream; errors call it `part`, which names the compressed file.
     ///
     /// # Errors
     /// The options do not suit the format.
@@ -179,7 +179,7 @@ pub trait Format: Sync {
         Ok(None)
     }
 
-    /// Opens a container by its kept index. `None`: it was kept by another version of the program.
+    /// Opens a container by its kept index. `None` if another version of the program kept the index.
     ///
     /// # Errors
     /// A source cannot be read, or the index is damaged.
@@ -195,13 +195,13 @@ pub trait Format: Sync {
     /// Decodes a stream that is refused with [`Error::NoCheckpoints`], whole and in order.
     ///
     /// # Errors
-    /// The source cannot be read, or is damaged; or what `out` says.
+    /// The source cannot be read or is damaged, or `out` fails.
     fn unpack(&self, source: &dyn Source, out: &mut dyn std::io::Write) -> Result<()> {
         let _ = (source, out);
         Ok(())
     }
 
-    /// The name of the file that such a stream is.
+    /// The name of the file that [`Format::unpack`] decodes.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -211,14 +211,14 @@ pub trait Format: Sync {
     }
 }
 
-/// What [`Format::detect`] says.
+/// How sure [`Format::detect`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detected {
-    /// It is not of this format.
+    /// The content is not of this format.
     No,
-    /// It is, unless another format is sure of it: such as a zip file behind a program that unpacks it.
+    /// The content is of this format unless another one is sure of it: a zip file behind a program that unpacks it.
     Perhaps,
-    /// It is of this format, intact or not.
+    /// The content is of this format, intact or not.
     Yes,
 }
 
@@ -233,20 +233,20 @@ pub trait Container: Send + Sync {
         self.len() == 0
     }
 
-    /// Where sample `index` lies.
+    /// Returns where sample `index` lies.
     ///
     /// # Errors
     /// `index` is out of range, or the container was changed so that its index cannot be read any more.
     fn sample(&self, index: u64) -> Result<Sample>;
 
-    /// Whether the file is still the one that was opened, so that its index can be believed.
+    /// Checks that the file is still the one that was opened, so that its index can be believed.
     ///
     /// # Errors
-    /// It was changed meanwhile: how.
+    /// The file was changed meanwhile: the error says how.
     fn check_unchanged(&self) -> std::io::Result<()>;
 
-    /// Whether what it says of a sample stays the same if the file is rewritten: the index was read into memory,
-    /// or lies in another file. An index that is mapped from the file is not fixed.
+    /// Whether answers about a sample stay the same if the file is rewritten: the index was read into memory, or lies in
+    /// another file. An index that is mapped from the file is not fixed.
     fn index_is_fixed(&self) -> bool {
         false
     }
@@ -254,8 +254,8 @@ pub trait Container: Send + Sync {
     /// The bytes of all samples together, as they are shown.
     fn data_bytes(&self) -> u64;
 
-    /// What a file shows before the stored bytes of a sample with [`Content::Prefixed`]: as many bytes
-    /// as it says.
+    /// The bytes that a file shows before the stored bytes of a sample with [`Content::Prefixed`]: as many as that variant
+    /// says.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -268,14 +268,14 @@ pub trait Container: Send + Sync {
     /// sample says, and is filled; whether the bytes match [`Sample::checksum`] is for the caller to check.
     ///
     /// # Errors
-    /// The stored bytes are no encoding of so many bytes.
+    /// The stored bytes are no encoding of `out.len()` bytes.
     fn decode(&self, index: u64, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let _ = (index, stored, out);
         Ok(())
     }
 
-    /// Decodes a sample with [`Content::Encoded`] step by step, from its start or from a checkpoint that
-    /// an earlier decoder of this sample gave. `None`: its format can be decoded only whole.
+    /// Makes a decoder of a sample with [`Content::Encoded`], which decodes step by step from the sample's start, or from a
+    /// checkpoint that an earlier decoder of this sample gave. `None` if the sample can only be decoded as a whole.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -284,30 +284,30 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
-    /// Whether [`Container::decoder`] gives one for any sample.
+    /// Whether [`Container::decoder`] gives a decoder for any sample.
     fn has_decoders(&self) -> bool {
         false
     }
 
-    /// Whether checkpoints of a sample may be written to disk: they hold some of what was decoded.
+    /// Whether checkpoints of a sample may be written to disk: they hold some of its decoded bytes.
     fn may_keep_checkpoints(&self, index: u64) -> bool {
         let _ = index;
         true
     }
 
-    /// Checks the [`Sample::header_bytes`] that stand before a sample. After that the sample has none.
-    /// False: it lies elsewhere. [`Container::sample`] now says where; there may be header bytes to check again.
+    /// Checks the [`Sample::header_bytes`] that stand before a sample; after that the sample has no header bytes. Returns
+    /// false if the data lie elsewhere: [`Container::sample`] now says where, and there may be header bytes to check again.
     ///
     /// # Errors
-    /// They are not what must stand before a sample.
+    /// The header bytes are not those of this sample.
     fn check_header(&self, index: u64, header: &[u8]) -> Result<bool> {
         let _ = (index, header);
         Ok(true)
     }
 
-    /// The stored piece of a sample with [`Content::Sparse`] that begins at or behind `offset_bytes` of
-    /// the file, or that this byte lies in. `None`: from there on it is a hole. With [`Container::stream`]
-    /// every sample has pieces, and they lie in the decoded stream.
+    /// The stored piece of a sample with [`Content::Sparse`] that begins at or behind `offset_bytes` of the file, or that
+    /// this byte lies in. `None` if the rest of the file is a hole. With [`Container::stream`] every sample has pieces, and
+    /// they lie in the decoded stream.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -316,18 +316,18 @@ pub trait Container: Send + Sync {
         Ok(None)
     }
 
-    /// Whether a password is missing: there are encrypted samples, and it was opened without one.
+    /// Whether a password is missing: there are encrypted samples, and the container was opened without a password.
     fn wants_password(&self) -> bool {
         false
     }
 
-    /// Whether there are encrypted samples, and the password that was given opens some.
+    /// Whether there are encrypted samples, and the given password opens some of them.
     fn has_password(&self) -> bool {
         false
     }
 
-    /// Why a sample that is [`Sample::damaged`] cannot be read, if that was found when the container was indexed: it may be
-    /// whole, but encrypted.
+    /// The reason why a sample that is [`Sample::damaged`] cannot be read, if it was found when the container was indexed:
+    /// the sample may be whole, but encrypted.
     fn fault(&self, index: u64) -> Option<Fault> {
         let _ = index;
         None
@@ -338,15 +338,15 @@ pub trait Container: Send + Sync {
         false
     }
 
-    /// The container as one compressed stream, of which every sample is one or more ranges
-    /// ([`Container::piece`] says which): so that what was decoded for one sample serves its neighbours, and
-    /// a part of a large one. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
+    /// The container as one compressed stream, of which every sample is one or more ranges ([`Container::piece`] gives
+    /// them): intervals that are decoded for one sample serve its neighbours, and of a large sample only a part need be
+    /// decoded. Such samples are [`Content::Encoded`] too, and can be decoded one by one.
     fn stream(&self) -> Option<&Arc<stream::StreamIndex>> {
         None
     }
 
-    /// The intervals that a sample's bytes are decoded from: those of [`Container::stream`], or of chunks in which the
-    /// container holds it. What [`Container::stream`] says of pieces is so of them.
+    /// The intervals that a sample's bytes are decoded from: those of [`Container::stream`], or chunks in which the
+    /// container holds the sample. [`Container::piece`] gives its ranges of the chunks, as of a stream.
     fn intervals(&self, index: u64) -> Option<&dyn stream::Intervals> {
         let _ = index;
         self.stream().map(|stream| stream.as_ref() as &dyn stream::Intervals)
@@ -357,7 +357,8 @@ pub trait Container: Send + Sync {
         self.stream().is_some()
     }
 
-    /// Whether a sample with [`Content::Encoded`] has in its encoding what is compared when it is decoded: AES does.
+    /// Whether the encoding of a sample with [`Content::Encoded`] holds a check that is made when it is decoded, as AES
+    /// does.
     fn checks_encoding(&self, index: u64) -> bool {
         let _ = index;
         false
@@ -369,16 +370,16 @@ pub trait Container: Send + Sync {
         false
     }
 
-    /// The codec of a sample with [`Content::Encoded`] whose stored bytes are one stream of it, and nothing else: not
-    /// encrypted.
+    /// The codec of a sample with [`Content::Encoded`] whose stored bytes are one stream of that codec and nothing else:
+    /// not encrypted.
     fn codec(&self, index: u64) -> Option<codec::Codec> {
         let _ = index;
         None
     }
 
-    /// With [`Container::stream`]: how the file of a sample comes from its ranges of the decoded stream. Of
-    /// [`Content::Prefixed`] the pieces lie behind [`Container::prefix`]; of [`Content::Encoded`] they are one range, from
-    /// which [`Container::decode_in_stream`] makes the file.
+    /// With [`Container::stream`]: how the file of a sample comes from its ranges of the decoded stream. With
+    /// [`Content::Prefixed`] the pieces lie behind [`Container::prefix`]; with [`Content::Encoded`] they are one range,
+    /// from which [`Container::decode_in_stream`] makes the file.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -390,13 +391,13 @@ pub trait Container: Send + Sync {
     /// Makes the file of a sample from its range of the decoded stream; `out` is as long as the sample says.
     ///
     /// # Errors
-    /// The range is no encoding of so many bytes.
+    /// The range is no encoding of `out.len()` bytes.
     fn decode_in_stream(&self, index: u64, range: &[u8], out: &mut [u8]) -> Result<()> {
         let _ = (index, range, out);
         Ok(())
     }
 
-    /// What is known of a sample beside its bytes.
+    /// The attributes of a sample.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -405,7 +406,7 @@ pub trait Container: Send + Sync {
         Ok(Attributes::default())
     }
 
-    /// Where a symbolic link leads; it has no bytes.
+    /// The target of a symbolic link, a sample without bytes.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -415,7 +416,7 @@ pub trait Container: Send + Sync {
     }
 
     /// With [`Names::Fields`]: the path of a file in its record's directory, of names that can be directory entries. No
-    /// other field of the record has it.
+    /// other field of the record has this path.
     ///
     /// # Errors
     /// As [`Container::sample`].
@@ -424,18 +425,18 @@ pub trait Container: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// With [`Names::Members`]: visits every name, in the order of the container. A sample may have several
-    /// names (hard links), names may stand twice, and are what the container says: nothing is checked. With
-    /// [`Names::Records`] each path begins with the number of its record in the container.
+    /// With [`Names::Members`]: visits every name, in the order of the container. A sample may have several names (hard
+    /// links), a name may stand twice, and names are visited as they are stored, unchecked. With [`Names::Records`] each
+    /// path begins with the number of its record in the container.
     ///
     /// # Errors
-    /// As [`Container::sample`]; or what `visit` says.
+    /// As [`Container::sample`]; or an error that `visit` returns.
     fn members(&self, visit: &mut dyn FnMut(Member) -> Result<()>) -> Result<()> {
         let _ = visit;
         Ok(())
     }
 
-    /// Whether a later member takes the place of an earlier one of its name, as when all are extracted in order.
+    /// Whether a later member takes the place of an earlier one of the same name, as when all are extracted in order.
     fn replaces_members(&self) -> bool {
         false
     }
@@ -446,10 +447,10 @@ pub trait Container: Send + Sync {
     /// The source cannot be read, or the stored names fail their checksum.
     fn names(&self, samples: u64) -> Result<Names>;
 
-    /// Writes what was found by reading all of the container, for [`Format::open_kept`].
+    /// Writes the index that was made by reading all of the container, for [`Format::open_kept`].
     ///
     /// # Errors
-    /// As `out` has them.
+    /// `out` fails, or the index cannot be read.
     fn keep(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         let _ = out;
         Ok(())
@@ -458,40 +459,40 @@ pub trait Container: Send + Sync {
     /// Whether the index carries a checksum (which then was right when the container was opened).
     fn index_checksum(&self) -> IndexChecksum;
 
-    /// What an admin should know but what does not keep the container from being used.
+    /// Facts that an admin should know, but that do not keep the container from being used.
     fn warnings(&self) -> &[String];
 
-    /// What is said of it if its only sample is a container that was not opened.
+    /// The notice that the container's only sample is itself a container, which was not opened.
     fn unopened(&self) -> Option<&str> {
         None
     }
 }
 
-/// Names found in a container.
+/// Kinds of names in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Names {
     /// Samples have numbers only.
     None,
     /// A tree of names over the samples.
     Tree(Directory),
-    /// Records have numbers, each is a directory of so many fields; sample i is field i % fields of record
-    /// i / fields. [`Container::field_name`] names them.
+    /// The number of fields of each record. Records are numbered directories; sample i is field i % fields of record i /
+    /// fields. [`Container::field_name`] names the fields.
     Fields(u64),
     /// Every sample has a path: [`Container::members`].
     Members,
-    /// So many records have numbers, each is a file or a directory of files of its own: [`Container::members`].
+    /// The number of records. Each is a numbered file, or a numbered directory of its own files: [`Container::members`].
     Records(u64),
-    /// Something that looks like a tree of names and is none that may be trusted: why.
+    /// The reason why something that looks like a tree of names cannot be trusted.
     Refused(String),
 }
 
 /// State of the checksum over a container's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexChecksum {
-    /// Present and right.
+    /// The checksum is present and right.
     Ok,
-    /// The format has one, this container does not.
+    /// The format has a checksum, this container does not.
     Absent,
-    /// The format has none: nothing can be verified.
+    /// The format has no checksum: the index cannot be verified.
     None,
 }

@@ -1,20 +1,20 @@
 //! Any bytes → a name that a directory can hold: never outside the mount, never lost.
 //!
-//! What cannot be an entry of a directory is escaped: `..` becomes `%2E%2E`, a NUL `%00`, a slash `%2F`, no
-//! name at all `%`; a name of more than 255 bytes is cut and ends in `~` and the 8 hexadecimal digits of its
-//! CRC-32, before its ending if it has a short one.
+//! A name that cannot be an entry of a directory is escaped: `..` becomes `%2E%2E`, a NUL `%00`, a slash `%2F`, an empty
+//! name `%`; a name of more than 255 bytes is cut and ends in `~` and the 8 hexadecimal digits of its CRC-32, before its
+//! ending if it has a short one.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// What Linux takes as a name.
+/// The longest name that Linux takes.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
-/// `~` and the digits.
+/// The length of `~` and the digits.
 const MARK_BYTES: usize = 9;
-/// Endings up to this length, dot included, stay where names are cut.
+/// Endings up to this length, dot included, stay when names are cut.
 const MAX_ENDING_BYTES: usize = 16;
 
-/// A name as a directory can hold it; borrowed if it is one.
+/// A name as a directory can hold it; borrowed if `part` is such a name.
 pub(crate) fn escape(part: &[u8]) -> Cow<'_, [u8]> {
     let name = match part {
         b"" => Cow::Owned(b"%".to_vec()),
@@ -33,7 +33,7 @@ pub(crate) fn escape(part: &[u8]) -> Cow<'_, [u8]> {
     if name.len() > MAX_NAME_BYTES { Cow::Owned(cut(&name)) } else { name }
 }
 
-/// The names on the way down a stored path: empty parts and `.` go, and each other part is escaped.
+/// The names on the way down a stored path, each escaped; empty ones and `.` are left out.
 pub(crate) fn parts(path: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).map(escape)
 }
@@ -42,7 +42,7 @@ fn cut(name: &[u8]) -> Vec<u8> {
     let (stem, ending) = split_ending(name);
     let room = MAX_NAME_BYTES.saturating_sub(MARK_BYTES).saturating_sub(ending.len());
     let mut end = room.min(stem.len());
-    // Not within a character of UTF-8.
+    // A character of UTF-8 is not cut.
     while end > room.saturating_sub(4) && stem.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end = end.saturating_sub(1);
     }
@@ -50,7 +50,7 @@ fn cut(name: &[u8]) -> Vec<u8> {
     [stem.get(..end).unwrap_or_default(), mark.as_bytes(), ending].concat()
 }
 
-/// A name and its ending: `.jpg`, or nothing.
+/// A name without its ending, and the ending: `.jpg`, or empty.
 fn split_ending(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|&byte| byte == b'.') {
         Some(dot) if dot > 0 && name.len().saturating_sub(dot) <= MAX_ENDING_BYTES => {
@@ -73,12 +73,12 @@ pub(crate) fn numbered(name: &[u8], number: u32) -> Vec<u8> {
 #[derive(Default)]
 pub(super) struct FieldNames {
     taken: HashSet<Vec<u8>>,
-    /// What number to try next for a name, so that many equal ones do not take time by their square.
+    /// The number to try next for a name, so that many equal names do not take quadratic time.
     next: HashMap<Vec<u8>, u32>,
 }
 
 impl FieldNames {
-    /// The names of a field, one an ending that its file may have. No other field gets any of them.
+    /// The names of a field, one for each ending that its file may have. No other field gets any of them.
     pub(super) fn take(&mut self, stem: &[u8], endings: &[&str]) -> Vec<Vec<u8>> {
         let wanted: Vec<Vec<u8>> = endings
             .iter()

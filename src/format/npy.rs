@@ -10,21 +10,21 @@
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGN_BYTES: usize = 64;
-/// NumPy leaves room for a first dimension of so many digits.
+/// The digits of the dimension along which an array grows, for which NumPy leaves room.
 const FIRST_DIGITS: usize = 21;
 
-/// What stands before the elements of an array in C order. `descr` is its type as NumPy writes it, such as
-/// `<f4`; it holds nothing that Python would escape.
+/// The header of an array in C order. `descr` is the type of the elements as NumPy writes it, such as `<f4`; it holds no
+/// character that Python would escape.
 pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     ordered_header(&format!("'{descr}'"), shape, "False")
 }
 
-/// The same; `descr` is as Python writes it: a string in its quotes, or a list of fields.
+/// As [`header`]; `descr` is as Python writes it: a string in its quotes, or a list of fields.
 pub(super) fn literal_header(descr: &str, shape: &[u64]) -> Vec<u8> {
     ordered_header(descr, shape, "False")
 }
 
-/// The same of an array in Fortran's order.
+/// As [`header`], for an array in Fortran's order.
 pub(super) fn fortran_header(descr: &str, shape: &[u64]) -> Vec<u8> {
     ordered_header(&format!("'{descr}'"), shape, "True")
 }
@@ -53,7 +53,7 @@ fn ordered_header(descr: &str, shape: &[u64], is_fortran: &str) -> Vec<u8> {
     [MAGIC, &[version, 0], &length, text.as_bytes(), &spaces, b"\n"].concat()
 }
 
-/// How long the text is once it is padded, and how many spaces that takes: 1 to 64, as NumPy has it.
+/// The length of the padded text, and the number of spaces that pad it: 1 to 64, as NumPy has it.
 fn padded(text: &str, length_bytes: usize) -> (usize, usize) {
     let with_newline = text.len().saturating_add(1);
     let before = MAGIC.len().saturating_add(2).saturating_add(length_bytes);
@@ -62,8 +62,8 @@ fn padded(text: &str, length_bytes: usize) -> (usize, usize) {
     (with_newline.saturating_add(padding), padding)
 }
 
-/// The size of an element of type `descr`, in bytes. `None`: it is no plain type that a `.npy` file can
-/// hold without pickles.
+/// The size of an element of type `descr`, in bytes. `None` if it is no plain type, which a `.npy` file can hold without
+/// pickles.
 pub(super) fn item_bytes(descr: &str) -> Option<u64> {
     let rest = descr.strip_prefix(['<', '>', '|'])?;
     let kind = rest.chars().next()?;
@@ -104,7 +104,7 @@ pub(super) struct Array<'a> {
     pub(super) elements: &'a [u8],
 }
 
-/// The array that a `.npy` file holds. `None`: it is no such file, of another order, or of no plain type.
+/// The array that a `.npy` file holds. `None` if it is no such file, or its array has another order or no plain type.
 pub(super) fn read(file: &[u8]) -> Option<Array<'_>> {
     let (version, rest) = file.strip_prefix(MAGIC)?.split_first_chunk::<2>()?;
     let (length, rest) = match version {

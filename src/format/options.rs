@@ -1,24 +1,24 @@
-//! What the user decides about how containers are opened.
+//! The user's options for opening containers.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How [`super::Format::open`] reads a container.
+/// Options of [`super::Format::open`].
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Accept damage that is confined to samples (those give an error when they are read).
+    /// Whether damage that is confined to samples is accepted (those give an error when they are read).
     pub allow_damaged: bool,
-    /// The name of the format, if the content must not tell it.
+    /// The name of the format, if it is not to be found by content.
     pub format: Option<&'static str>,
     /// How samples with a type are shown.
     pub view: View,
-    /// Show samples that are pickles as the files that they hold.
+    /// Whether samples that are pickles are shown as the files that they hold.
     pub pickles: bool,
-    /// Show datasets of HDF5 by their rows.
+    /// Whether datasets of HDF5 are shown by their rows.
     pub rows: bool,
-    /// In what character set names are stored that do not say so themselves; `None`: it is guessed.
+    /// The character set of names that do not name theirs; `None` if it is to be guessed.
     pub encoding: Option<String>,
-    /// What encrypted samples are decrypted with.
+    /// The password of encrypted samples.
     pub password: Option<Secret>,
 }
 

@@ -1,4 +1,4 @@
-//! What a part of a dataset is called: a file by its path, an object by its URL.
+//! Names of parts of a dataset: a file has its path, an object its URL.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{OsStr, OsString};
@@ -34,7 +34,7 @@ impl PartName {
         }
     }
 
-    /// The last component; empty if there is none. A URL's query is no part of it.
+    /// The last component; empty if the name has none. A URL's query is not part of it.
     #[must_use]
     pub fn file_name(&self) -> &Path {
         let whole = match self {
@@ -153,7 +153,7 @@ impl From<&str> for PartName {
     }
 }
 
-/// As text; what is not UTF-8 of a path becomes U+FFFD.
+/// As text; bytes of a path that are not UTF-8 become U+FFFD.
 impl Serialize for PartName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -1,4 +1,4 @@
-//! A source in the hands of the format that reads it: the errors name both.
+//! A source with the format that reads it: errors name both.
 
 use super::{Error, Fault, PartName, Result, Source, Table};
 
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         self.source.len()
     }
 
-    /// What errors call the source.
+    /// The name of the source in errors.
     pub(super) fn part(&self) -> &'a PartName {
         self.source.name()
     }
@@ -38,17 +38,17 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A part that will be looked up at random.
+    /// A table of a range that will be looked up at random.
     pub(super) fn table(&self, what: &'static str, at: u64, bytes: u64) -> Result<Box<dyn Table>> {
         self.source.table(at, bytes).map_err(|e| self.unreadable(what, at, e))
     }
 
-    /// The operating system does not give the bytes.
+    /// The error that the operating system does not give the bytes.
     pub(super) fn unreadable(&self, what: &'static str, at: u64, source: std::io::Error) -> Error {
         Error::Unreadable { part: self.source.name().clone(), what, offset_bytes: at, source }
     }
 
-    /// What is decoded at a byte of the source is wrong.
+    /// The error for a fault in bytes that are decoded at an offset of the source.
     pub(super) fn faulty(&self, at: u64, expected: &str, fault: Fault) -> Error {
         match fault {
             Fault::PartChecksum { what, expected, found } => Error::Checksum {
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The structure is wrong at a byte of the source.
+    /// The error that the structure is wrong at an offset of the source.
     pub(super) fn malformed(
         &self,
         at: u64,

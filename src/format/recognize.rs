@@ -1,6 +1,6 @@
-//! Which format a container is of: by its content, or failing that by its name.
+//! The format of a container: by its content, or failing that by its name.
 //!
-//! Imports the registry, and what is said of files that no format reads.
+//! Imports the registry, the formats with rules of their own, and the messages about files that no format reads.
 
 use super::{
     Container, Detected, Error, FORMATS, Format, OpenOptions, Result, Source, foreign, lmdb,
@@ -9,7 +9,7 @@ use super::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a container with the format that its content, or failing that its name, asks for.
+/// Opens a container with the format of its content, or failing that of its name.
 ///
 /// # Errors
 /// As [`Format::open`]; or no format knows the content.
@@ -19,8 +19,8 @@ pub fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Co
     opened.map_err(|error| explained(error, format, source.as_ref()))
 }
 
-/// An error of a container, with what the file as a whole tells: it is empty, or has a zip archive at its end, which can
-/// be mounted.
+/// Adds to an error of a container a fact about the whole file: it is empty, or has a zip archive at its end, which can be
+/// mounted.
 #[must_use]
 pub fn explained(error: Error, format: &dyn Format, source: &dyn Source) -> Error {
     let is_of_bytes = matches!(error, Error::Malformed { .. } | Error::Undecodable { .. });
@@ -39,7 +39,7 @@ pub fn explained(error: Error, format: &dyn Format, source: &dyn Source) -> Erro
     }
 }
 
-/// The format that a container's content, or failing that its name, asks for.
+/// The format of a container's content, or failing that of its name.
 ///
 /// # Errors
 /// The source cannot be read, or no format knows the content.
@@ -48,7 +48,7 @@ pub fn recognize(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     Ok(pickled::over(format, options).unwrap_or(format))
 }
 
-/// The same, whatever its samples hold.
+/// The format of the container itself, whatever its samples hold.
 fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static dyn Format> {
     if let Some(format) = options.format.and_then(|name| FORMATS.iter().find(|f| f.name() == name))
     {
@@ -72,12 +72,12 @@ fn stored_format(source: &dyn Source, options: &OpenOptions) -> Result<&'static 
     if let Some(error) = foreign::refuse(source) {
         return Err(error);
     }
-    // It cannot be right, but its own reader says best what is wrong.
+    // The format of the name cannot be right, but its reader gives the best error.
     let unknown = || foreign::refuse_text(source).unwrap_or_else(|| Error::unknown(source));
     by_name(source.name().file_name()).ok_or_else(unknown)
 }
 
-/// The format whose files have names that end so.
+/// The format whose files have names with this ending.
 fn by_name(path: &Path) -> Option<&'static dyn Format> {
     let extension = path.extension()?.to_str()?;
     // As in `train.tfrecord-00000-of-00064`.
@@ -88,7 +88,7 @@ fn by_name(path: &Path) -> Option<&'static dyn Format> {
     FORMATS.iter().find(has).copied()
 }
 
-/// Whether a file name ends as some format's files do: what a directory of containers is searched for.
+/// Whether a file name has the ending of some format's files, for which a directory of containers is searched.
 #[must_use]
 pub fn has_known_extension(path: &Path) -> bool {
     !lmdb::is_lock_file(path) && by_name(path).is_some()

@@ -4,39 +4,38 @@
 
 use super::Checksum;
 
-/// Where a sample lies in its container, and what its bytes must add up to.
+/// A sample's place in its container, and the checksum of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {
-    /// First stored byte, from the start of the container.
+    /// Offset of the first stored byte, from the start of the container.
     pub offset_bytes: u64,
-    /// Length as stored, in bytes. Never 0 for a damaged sample: nobody would ask for its bytes and get the
-    /// error.
+    /// Length as stored, in bytes. Never 0 for a damaged sample: no program would ask for its bytes and get the error.
     pub length_bytes: u64,
-    /// Bytes of its header, which stand before it: they are fetched with it, and [`super::Container::check_header`] must see
+    /// Number of header bytes before the sample: they are fetched with it, and [`super::Container::check_header`] must see
     /// them first.
     pub header_bytes: u32,
-    /// Of the bytes that the container holds for it, decoded if they are encoded: what the container stores,
-    /// or a [`super::sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
+    /// Checksum of the bytes that the container holds for the sample, decoded if they are encoded. It is stored in the
+    /// container, or in a [`super::sidecar`] (then [`crate::catalog::Dataset::locate`] puts it here).
     pub checksum: Option<Checksum>,
-    /// The index alone shows that the sample cannot be whole.
+    /// Whether the index alone shows that the sample cannot be whole.
     pub damaged: bool,
     /// How the file that is shown comes from the stored bytes.
     pub content: Content,
-    /// What decoding it takes in memory beside the stored and the shown bytes, in bytes.
+    /// Memory that decoding takes beside the stored and the shown bytes, in bytes.
     pub scratch_bytes: u64,
 }
 
 /// How a file comes from stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Content {
-    /// It is them.
+    /// The file is the stored bytes.
     #[default]
     Stored,
-    /// They stand behind so many bytes that [`super::Container::prefix`] gives.
+    /// The stored bytes stand behind this number of bytes, which [`super::Container::prefix`] gives.
     Prefixed(u32),
-    /// They are an encoding of so many bytes: [`super::Container::decode`].
+    /// The stored bytes are an encoding of this number of bytes: [`super::Container::decode`].
     Encoded(u64),
-    /// They are pieces of a file of so many bytes: [`super::Container::piece`].
+    /// The stored bytes are pieces of a file of this size in bytes: [`super::Container::piece`].
     Sparse(u64),
 }
 
@@ -51,19 +50,19 @@ impl Sample {
         }
     }
 
-    /// The largest of what is held in memory to read it as a whole, in bytes: as it is stored, as it is shown, and between.
+    /// The largest piece of memory for reading the whole sample, in bytes: stored bytes, shown bytes, or scratch memory.
     #[must_use]
     pub fn largest_bytes(&self) -> u64 {
         self.length_bytes.max(self.size_bytes()).max(self.scratch_bytes)
     }
 
-    /// All that is held in memory to read it as a whole, in bytes.
+    /// All memory for reading the whole sample, in bytes.
     #[must_use]
     pub fn working_bytes(&self) -> u64 {
         self.length_bytes.saturating_add(self.size_bytes()).saturating_add(self.scratch_bytes)
     }
 
-    /// About how many stored bytes so many bytes of the file are made of, its header's included.
+    /// The approximate number of stored bytes that `shown_bytes` of the file are made of, header bytes included.
     #[must_use]
     pub fn stored_share(&self, shown_bytes: u64) -> u64 {
         if self.content == Content::Stored && self.header_bytes == 0 {
@@ -75,13 +74,13 @@ impl Sample {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// One past the last stored byte.
+    /// The offset behind the last stored byte.
     #[must_use]
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(self.length_bytes)
     }
 
-    /// All that must be fetched for the whole of it, from the start of the container.
+    /// The range that must be fetched for the whole sample, header bytes included, from the start of the container.
     #[must_use]
     pub fn extent(&self) -> std::ops::Range<u64> {
         let start = self.offset_bytes.saturating_sub(u64::from(self.header_bytes));
@@ -92,11 +91,11 @@ impl Sample {
 /// A stored piece of a sparse file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where in the file.
+    /// Offset in the file, in bytes.
     pub at_bytes: u64,
-    /// How long, in bytes; not 0.
+    /// Length in bytes; not 0.
     pub length_bytes: u64,
-    /// Where in the container.
+    /// Offset in the container, in bytes.
     pub offset_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The steps from the stored bytes of a sample to the bytes of its file. Whoever reads samples takes them from
-//! here: the header bytes are checked, encodings are undone, and the prefix is made.
+//! The steps from the stored bytes of a sample to the bytes of its file, for all readers of samples: header bytes are
+//! checked, encodings are decoded, and the prefix is made.
 //!
 //! Imports the traits and the faults of this room.
 
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Refuses a sample whose index entry shows that it cannot be read.
 ///
 /// # Errors
-/// It is damaged, or encrypted and cannot be decrypted: why, if the container knows.
+/// The sample is damaged, or encrypted and cannot be decrypted: the reason, if the container knows it.
 pub fn refuse_damaged(container: &dyn Container, index: u64, sample: &Sample) -> Result<(), Fault> {
     match sample.damaged {
         false => Ok(()),
@@ -17,10 +17,10 @@ pub fn refuse_damaged(container: &dyn Container, index: u64, sample: &Sample) ->
     }
 }
 
-/// Checks the header bytes of a sample. False: the sample lies elsewhere, and its container now knows where.
+/// Checks the header bytes of a sample. Returns false if the sample lies elsewhere, and its container now knows where.
 ///
 /// # Errors
-/// They are not what must stand before a sample.
+/// The header bytes are not those of this sample.
 pub fn check_header(container: &dyn Container, index: u64, header: &[u8]) -> Result<bool, Fault> {
     if header.is_empty() {
         return Ok(true);
@@ -28,10 +28,10 @@ pub fn check_header(container: &dyn Container, index: u64, header: &[u8]) -> Res
     Ok(container.check_header(index, header)?)
 }
 
-/// The bytes that the file of a sample shows before the stored ones; none unless it is [`Content::Prefixed`].
+/// The bytes that the file of a sample shows before the stored ones; empty unless it is [`Content::Prefixed`].
 ///
 /// # Errors
-/// They cannot be made, or are not as many as the sample says.
+/// The bytes cannot be made, or are not as many as the sample says.
 pub fn prefix(container: &dyn Container, index: u64, sample: &Sample) -> Result<Vec<u8>, Fault> {
     let Content::Prefixed(length_bytes) = sample.content else { return Ok(Vec::new()) };
     let prefix = container.prefix(index)?;
@@ -45,7 +45,7 @@ pub fn prefix(container: &dyn Container, index: u64, sample: &Sample) -> Result<
 /// as the sample says.
 ///
 /// # Errors
-/// The stored bytes are no encoding of so many bytes.
+/// The stored bytes are no encoding of `out.len()` bytes.
 pub fn decode(
     container: &dyn Container,
     index: u64,
@@ -58,7 +58,7 @@ pub fn decode(
 /// Makes the file of a sample from its range of a decoded stream ([`Container::decode_in_stream`]), and fills `out`.
 ///
 /// # Errors
-/// The range is no encoding of so many bytes.
+/// The range is no encoding of `out.len()` bytes.
 pub fn decode_in_stream(
     container: &dyn Container,
     index: u64,

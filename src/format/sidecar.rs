@@ -1,7 +1,7 @@
-//! Checksums that lie beside a container, because its format has none.
+//! Checksums that lie beside a container whose format has none.
 //!
-//! A sidecar is one section or more, one behind the other (so `cat` joins sidecars). A section is for one
-//! container, and knows which:
+//! A sidecar is one section or more, one behind the other (so `cat` joins sidecars). A section belongs to one
+//! container, which it identifies:
 //!
 //! ```text
 //! "FFRFSUM1" | u32 CRC-32 of the head from here on | u32 CRC-32 of the rows
@@ -11,8 +11,9 @@
 //! rows × u32 CRC-32 of a sample's bytes | zeros up to a multiple of 8              little-endian
 //! ```
 //!
-//! What a row is the CRC-32 of is said at [`super::Sample::checksum`]. The samples of a compressed stream need
-//! no rows: each of its intervals is checked whenever it is decoded, and the section seals them all.
+//! [`super::Sample::checksum`] says which bytes a row is the CRC-32 of. The samples of a compressed stream need no
+//! rows: each interval of the stream is checked whenever it is decoded, and the section has the CRC-32 of all intervals
+//! together.
 
 use super::reader::Reader;
 use super::{Container, Content, Error, Result, Source, Table};
@@ -20,24 +21,25 @@ use crate::format::counted;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// What the name of a sidecar ends in, behind the whole name of its container.
+/// The ending of a sidecar's name, behind the whole name of its container.
 pub const ENDING: &str = "ffrsum";
 const NAME: &str = "checksums";
-/// The last byte is the version.
+/// The mark of a section; its last byte is the version.
 const MAGIC: [u8; 8] = *b"FFRFSUM1";
 const HEAD_BYTES: usize = 72;
 const FORMAT_BYTES: usize = 16;
-/// Of so many samples at the beginning, and as many all over it, the section knows where they lie.
+/// The number of samples at the beginning, and of samples all over the container, whose places the section covers.
 const PLACES: u64 = 1024;
-/// So many samples, none larger than that, are looked at to tell another container of the same layout.
+/// The number of samples that are compared to recognise another container of the same layout; samples of more than
+/// `MAX_PROBE_BYTES` are passed over.
 const PROBES: u64 = 8;
 const MAX_PROBE_BYTES: u64 = 1 << 20;
-/// How much of the rows is checked at a time.
+/// Bytes of the rows that are checked at a time.
 const STEP_BYTES: u64 = 1 << 20;
 
 const CUT: &str = ": it was cut short or damaged; write it anew with `ffrfs sum --sidecar`";
 
-/// What tells a container from all others.
+/// The properties that distinguish a container from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     container_bytes: u64,
@@ -52,7 +54,7 @@ impl Key {
     /// The key of a container that lies in `source`.
     ///
     /// # Errors
-    /// Its index cannot be read.
+    /// The container's index cannot be read.
     pub fn of(source: &dyn Source, container: &dyn Container) -> Result<Self> {
         let (stream, stream_bytes) = sealed(container);
         let mut format = [0; FORMAT_BYTES];
@@ -73,7 +75,7 @@ impl Key {
         self.samples
     }
 
-    /// What of the container that the section was written for is not so of this one.
+    /// How the container of the key `now` differs from that of the section; `None` if it does not.
     #[must_use]
     pub fn differs(&self, now: &Key) -> Option<&'static str> {
         match () {
@@ -89,7 +91,7 @@ impl Key {
     }
 }
 
-/// The CRC-32 and the length of all that a container's stream decodes to: the intervals' together.
+/// The CRC-32 and the length of all bytes that a container's stream decodes to, combined from those of its intervals.
 fn sealed(container: &dyn Container) -> (u32, u64) {
     let Some(stream) = container.stream() else { return (0, 0) };
     let mut whole = crc32fast::Hasher::new();
@@ -100,7 +102,7 @@ fn sealed(container: &dyn Container) -> (u32, u64) {
     (whole.finalize(), stream.decoded_bytes())
 }
 
-/// Where some samples lie: the first ones, and others all over the container.
+/// The CRC-32 of the places of some samples: the first ones, and others all over the container.
 fn places(container: &dyn Container) -> Result<u32> {
     let samples = container.len();
     let stride = samples.checked_div(PLACES).unwrap_or(1).max(1);
@@ -117,18 +119,18 @@ fn places(container: &dyn Container) -> Result<u32> {
 /// The checksums of one container.
 pub struct Section {
     key: Key,
-    /// Nothing where the samples are checked as parts of a stream.
+    /// `None` if the samples are checked as parts of a stream.
     rows: Option<Box<dyn Table>>,
 }
 
 impl Section {
-    /// What tells its container from all others.
+    /// The key of the section's container.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What sample `index` must match; `None`: it is part of a stream that is checked.
+    /// The CRC-32 that sample `index` must match; `None` if the sample is part of a stream that is checked.
     ///
     /// # Errors
     /// The sidecar cannot be read any more.
@@ -141,11 +143,11 @@ impl Section {
 }
 
 impl Section {
-    /// Whether samples of a container, which lie in `source`, look as if the section were of another one: of
-    /// some that are looked at, several and all over it, not one matches.
+    /// Whether the section seems to belong to another container: of several samples from all over `container`, whose
+    /// bytes lie in `source`, at least two are compared and none matches.
     ///
     /// # Errors
-    /// As [`Container::sample`]. What cannot be read, who reads it will be told.
+    /// As [`Container::sample`]. Samples that cannot be read are passed over: their readers get the error.
     pub fn is_of_another(&self, source: &dyn Source, container: &dyn Container) -> Result<bool> {
         let last = container.len().saturating_sub(1);
         let (mut others, mut before) = (0_u32, None);
@@ -164,7 +166,7 @@ impl Section {
         Ok(others > 1)
     }
 
-    /// `None`: nothing can be said.
+    /// Whether a sample matches its row; `None` if the sample cannot be compared.
     fn matches(
         &self,
         index: u64,
@@ -184,10 +186,10 @@ impl Section {
     }
 }
 
-/// Reads a sidecar, all of which must match its checksums.
+/// Reads a sidecar, whose sections must all match their checksums.
 ///
 /// # Errors
-/// It cannot be read, is none, or is damaged.
+/// The file cannot be read, is no sidecar, or is damaged.
 pub fn read(source: &Arc<dyn Source>) -> Result<Vec<Section>> {
     let reader = Reader::new(source.as_ref(), NAME);
     let mut sections = Vec::new();
@@ -200,7 +202,7 @@ pub fn read(source: &Arc<dyn Source>) -> Result<Vec<Section>> {
     Ok(sections)
 }
 
-/// The section that begins at a byte, and where it ends.
+/// Reads the section that begins at byte `at`; returns it and the offset of its end.
 fn section_at(reader: &Reader, source: &dyn Source, at: u64) -> Result<(Section, u64)> {
     let left = reader.len().saturating_sub(at);
     if left < HEAD_BYTES as u64 {
@@ -278,7 +280,7 @@ fn check_rows(
 /// Writes a section.
 ///
 /// # Errors
-/// As `out` has them.
+/// Errors of `out`.
 pub fn write(out: &mut dyn Write, key: &Key, rows: &[u32]) -> io::Result<()> {
     let rows = if key.stream_bytes > 0 { &[] } else { rows };
     let mut of_rows = crc32fast::Hasher::new();
@@ -301,7 +303,7 @@ pub fn write(out: &mut dyn Write, key: &Key, rows: &[u32]) -> io::Result<()> {
     if rows.len() % 2 == 1 { out.write_all(&[0; 4]) } else { Ok(()) }
 }
 
-/// A head as numbers: the two before what its CRC-32 is of, and those behind, but for the format's name.
+/// Splits a head into numbers: the mark and both checksums of the section, and the others, without the format's name.
 fn split(head: &[u8; HEAD_BYTES]) -> ([u64; 2], [u64; 5]) {
     let mut numbers = head.as_chunks::<8>().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
     let mut next = || numbers.next().unwrap_or_default();

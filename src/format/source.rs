@@ -1,4 +1,4 @@
-//! Positioned access to a container's bytes; implemented by files, and by memory for tests.
+//! Positioned access to a container's bytes, in a file, a range of another source, a decoded stream or memory.
 
 use super::PartName;
 use std::io;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// The bytes of one container.
 pub trait Source: Send + Sync {
-    /// What errors call it.
+    /// The name of the source in errors.
     fn name(&self) -> &PartName;
 
     /// Length in bytes, as it was when the source was opened.
     fn len(&self) -> u64;
 
-    /// Whether it has no byte.
+    /// Whether the source has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -23,34 +23,35 @@ pub trait Source: Send + Sync {
     /// The bytes are not all there, or cannot be read.
     fn read_exact_at(&self, buf: &mut [u8], offset_bytes: u64) -> io::Result<()>;
 
-    /// Whether it still is what was opened.
+    /// Checks that the source is still the one that was opened.
     ///
     /// # Errors
-    /// It was changed meanwhile: how.
+    /// The source was changed meanwhile: the error says how.
     fn check_unchanged(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// A part of the source that will be looked up at random, without system calls where possible.
+    /// A range of the source that will be looked up at random, without system calls where possible.
     ///
     /// # Errors
     /// The range is not within the source, or cannot be mapped or read.
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>>;
 }
 
-/// A resident part of a source.
+/// A resident range of a source.
 pub trait Table: Send + Sync {
     /// Copies `out.len()` bytes from `offset_bytes` within the table.
     ///
     /// # Errors
-    /// Out of range, or the file was truncated under its mapping.
+    /// The range is not within the table, or the file was truncated under its mapping.
     fn copy_to(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
-/// How much of a table is read at a time.
+/// Bytes of a table that are read at a time.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// A part of a source as a table in memory. It takes no more memory than bytes have come, whatever length the source claims.
+/// A range of a source as a table in memory. It takes no more memory than bytes have come, whatever length the source
+/// claims.
 ///
 /// # Errors
 /// As [`Source::table`].
@@ -72,7 +73,7 @@ pub fn table_in_memory(
     Ok(Box::new(bytes))
 }
 
-/// A part of a source: a container that is a member of another one.
+/// A range of a source: a container that is a member of another one.
 pub struct SliceSource {
     name: PartName,
     inner: Arc<dyn Source>,

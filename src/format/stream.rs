@@ -1,6 +1,6 @@
-//! Random access to a compressed stream: an index of places to decode from, made in one pass over it.
+//! Random access to a compressed stream: an index of checkpoints, made in one pass over the stream.
 //!
-//! The index cuts the stream in intervals: decoding one needs its stored bytes and what the index keeps (for
+//! The index cuts the stream in intervals: decoding one needs its stored bytes and the state that the index keeps (for
 //! deflate the window before it, compressed).
 
 mod index;

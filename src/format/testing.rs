@@ -1,4 +1,4 @@
-//! What the tests of the formats share.
+//! Helpers that the tests of the formats share.
 
 use super::{
     Container, Content, FORMATS, Kind, Member, MemorySource, Node, OpenOptions, PartName, Result,
@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A file that notes what is read of it: offsets and lengths.
+/// A file that notes its reads: offsets and lengths.
 pub(super) struct Noted(MemorySource, Mutex<Vec<(u64, u64)>>);
 
 impl Noted {
@@ -62,7 +62,7 @@ pub(super) fn open_fixture(
     (bytes.clone(), super::open(Arc::new(MemorySource::new(name, bytes)), options))
 }
 
-/// Opens bytes with one format, whatever they look like.
+/// Opens bytes as one format, whatever they look like.
 pub(super) fn open_as(
     format: &str,
     bytes: &[u8],
@@ -72,7 +72,7 @@ pub(super) fn open_as(
     format.open(Arc::new(MemorySource::new("t", bytes.to_vec())), options)
 }
 
-/// What the file of a sample shows; `None`: it is damaged.
+/// The bytes that the file of a sample shows; `None` if the sample is damaged.
 pub(super) fn shown(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let sample = container.sample(index).unwrap();
     assert_eq!(sample.checksum, None);
@@ -88,7 +88,7 @@ pub(super) fn shown(file: &[u8], container: &dyn Container, index: u64) -> Optio
             assert_eq!(prefix.len(), length as usize);
             prefix
         }
-        // What is made of nothing may be as long as it likes.
+        // An encoded sample may claim any length without stored bytes.
         Content::Encoded(size) if size > 16 << 20 => return None,
         Content::Encoded(size) => {
             let mut bytes = vec![0; size as usize];
@@ -119,7 +119,7 @@ pub(super) fn files(file: &[u8], container: &dyn Container) -> BTreeMap<String, 
     all
 }
 
-/// The numbers of records as a mount shows them.
+/// Writes the numbers of records as a mount shows them.
 fn numbered(files: BTreeMap<String, Option<Vec<u8>>>) -> BTreeMap<String, Option<Vec<u8>>> {
     let name = |path: String| match path.split_once('/') {
         Some((number, rest)) => format!("{:06}/{rest}", number.parse::<u64>().unwrap()),
@@ -146,7 +146,7 @@ fn members(file: &[u8], container: &dyn Container) -> BTreeMap<String, Option<Ve
     all
 }
 
-/// Compares what a container shows with what the reference package says is in it.
+/// Compares the samples of a container with those that the reference package finds in it.
 pub(super) fn compare(name: &str) {
     let expected = expected(name);
     let (file, container) = open_fixture(name, &OpenOptions::default());
@@ -205,7 +205,7 @@ pub(super) fn look_at(file: &[u8], container: &dyn Container) {
     assert!(container.field_name(u64::MAX).is_err());
 }
 
-/// The same of named members; two of them may have the same name.
+/// As `look_at`, for named members; two of them may have the same name.
 fn look_at_members(file: &[u8], container: &dyn Container) {
     let visit = &mut |member: Member<'_>| {
         if let Node::Sample(index) = member.node {

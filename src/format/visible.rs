@@ -14,7 +14,7 @@ pub(crate) fn visible(text: &[u8], keeps_lines: bool) -> Cow<'_, [u8]> {
     written(text, |c| keeps_lines && matches!(c, '\n' | '\t'), escaped)
 }
 
-/// The same of text that must stay one line; what is no UTF-8 is shown as U+FFFD.
+/// As [`visible`], for text that must stay one line; bytes that are not UTF-8 are shown as U+FFFD.
 pub(crate) fn one_line(text: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(&visible(text.as_ref(), false)).into_owned()
 }
@@ -24,7 +24,7 @@ pub(crate) fn quoted(name: impl AsRef<[u8]>) -> String {
     format!("\"{}\"", one_line(name))
 }
 
-/// JSON of the same value that holds such characters only as `\u009b`. Its own newlines stay.
+/// JSON of the same value with those characters only as `\u009b`. Its own newlines stay.
 pub(crate) fn visible_json(json: &[u8]) -> Cow<'_, [u8]> {
     written(json, |c| c == '\n', |c| format!("\\u{:04x}", u32::from(c)))
 }

@@ -1,4 +1,4 @@
-//! Writing containers: what a format can hold, and how members are added.
+//! Writing containers: the attributes that a format can hold, and how members are added.
 //!
 //! A new format's writer is one file, `writer.rs` in its directory, and one line in [`WRITERS`].
 
@@ -28,10 +28,10 @@ pub trait WriteFormat: Sync {
     /// File name endings without the dot, in lower case.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// What is kept of a member beside its name and its bytes.
+    /// The attributes of a member that are kept beside its name and its bytes.
     fn holds(&self) -> Holds;
 
-    /// Whether its samples have fields, which members are that stand together ([`Outline::grouping`]).
+    /// Whether the format's samples have fields: members that belong together ([`Outline::grouping`]).
     fn has_fields(&self) -> bool {
         self.holds() == Holds::FIELDS
     }
@@ -47,7 +47,7 @@ pub trait WriteFormat: Sync {
     /// Begins a container at the start of `out`.
     ///
     /// # Errors
-    /// `out` cannot be written, or the format cannot hold so much.
+    /// `out` cannot be written, or the format cannot hold as much as `outline` says.
     fn begin<'a>(
         &self,
         out: Box<dyn Output + 'a>,
@@ -60,7 +60,7 @@ pub trait WriteList {
     /// The name of the container of this number.
     fn container_name(&self, number: usize) -> String;
 
-    /// How many bytes a container has at most if nothing else is asked for.
+    /// The most bytes of a container, unless the user asks for another limit.
     fn container_bytes(&self) -> u64;
 
     /// The name of the list.
@@ -76,43 +76,43 @@ pub trait WriteList {
     ) -> io::Result<Vec<u8>>;
 }
 
-/// What a container that was written is read from.
+/// The file that a container is read from after it was written.
 pub trait Input: Read + Seek {}
 
 impl<T: Read + Seek> Input for T {}
 
-/// What a container is written to.
+/// The file that a container is written to.
 pub trait Output: Write + Seek {}
 
 impl<T: Write + Seek> Output for T {}
 
-/// What is known of a container before it is written.
+/// The facts of a container that are known before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
-    /// How many of its members are files.
+    /// The number of members that are files.
     pub files: u64,
-    /// Members are called by their numbers: a format that can do without names stores none.
+    /// Whether members are called by their numbers: a format that can do without names then stores no names.
     pub is_numbered: bool,
-    /// Which members are a sample, for formats whose samples have fields.
+    /// The members that make a sample, for formats whose samples have fields.
     pub grouping: Grouping,
-    /// How many samples there are then.
+    /// The number of samples that this grouping makes.
     pub records: u64,
     /// Length of the largest file.
     pub largest_bytes: u64,
 }
 
-/// Which members are a sample.
+/// The members that make a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
     /// Each file by itself.
     Files,
-    /// Those in one numbered directory, such as `000123/`; perhaps in a directory of such directories.
+    /// The files in one numbered directory, such as `000123/`; perhaps in a directory of such directories.
     Records,
-    /// Those that differ only behind the first dot of their name, as in WebDataset.
+    /// The files that differ only behind the first dot of their name, as in WebDataset.
     Keys,
 }
 
-/// A numbered directory has so many digits at least, and a directory of such directories so many.
+/// The least digits of a numbered directory, and of a directory of such directories.
 const RECORD_DIGITS: usize = 6;
 const OUTER_DIGITS: usize = 3;
 
@@ -138,7 +138,7 @@ impl Grouping {
         is_number(0, first, RECORD_DIGITS).then(|| path.get(..first)).flatten()
     }
 
-    /// What the paths of a sample's members begin with, and no other sample's.
+    /// The beginning that the paths of a sample's members have in common, and no other sample's.
     #[must_use]
     pub fn key(self, path: &[u8]) -> &[u8] {
         let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at.saturating_add(1));
@@ -154,12 +154,12 @@ impl Grouping {
     }
 }
 
-/// What a format keeps of a member.
+/// The attributes of a member that a format keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holds {
     /// Permission bits.
     pub modes: bool,
-    /// Times of last modification, to so many nanoseconds; 0: not at all.
+    /// The resolution of times of last modification, in nanoseconds; 0 if no times are kept.
     pub times_nanos: u32,
     /// Symbolic links.
     pub symlinks: bool,
@@ -186,24 +186,24 @@ impl Holds {
 /// A member to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewMember<'a> {
-    /// Its path: names that a directory can hold, with `/` between them.
+    /// The path: names that a directory can hold, with `/` between them.
     pub path: &'a [u8],
-    /// What it is.
+    /// The kind of the member.
     pub node: NewNode<'a>,
-    /// Permission bits, 0 to 0o7777; `None`: what is usual.
+    /// Permission bits, 0 to 0o7777; `None` for the usual ones.
     pub mode: Option<u16>,
-    /// When it was last modified, as [`super::Attributes::modified`].
+    /// The time of last modification, as [`super::Attributes::modified`].
     pub modified: (i64, u32),
 }
 
-/// What a member to be added is.
+/// The kind of a member to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewNode<'a> {
-    /// A file: so many bytes follow, with this checksum if it is known.
+    /// A file, whose bytes follow.
     File {
         /// Length in bytes.
         size_bytes: u64,
-        /// The checksum.
+        /// The checksum of the bytes, if it is known.
         checksum: Option<Checksum>,
     },
     /// A directory.
@@ -215,7 +215,7 @@ pub enum NewNode<'a> {
 }
 
 impl NewMember<'_> {
-    /// Its permission bits, or those that files, directories and links usually have.
+    /// The member's permission bits, or those that files, directories and links usually have.
     #[must_use]
     pub fn mode_or_usual(&self) -> u16 {
         self.mode.unwrap_or(match self.node {
@@ -225,7 +225,7 @@ impl NewMember<'_> {
         })
     }
 
-    /// How many bytes are to follow.
+    /// The number of bytes that are to follow.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         match self.node {
@@ -250,7 +250,7 @@ pub trait MemberWriter {
     /// Writing failed, or these are more bytes than announced.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes what stands behind all members, and flushes.
+    /// Writes the bytes behind all members, and flushes.
     ///
     /// # Errors
     /// Writing failed; or fewer bytes or members than announced.

@@ -1,4 +1,4 @@
-//! Writing to control files through an ioctl: it works where the kernel lets nothing be written.
+//! Writing to control files through an ioctl: it works where the kernel refuses all writes.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ const DROP_ALL: u32 = 1 << 30 | 0xf1 << 8 | 4;
 const SIZE_SHIFT: u32 = 16;
 const SIZE_BITS: u32 = 0x3fff;
 
-/// What an ioctl of a control file asks for, with whatever number of bytes.
+/// The request of an ioctl of a control file, for any number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlRequest {
     /// To take the bytes as if they were written to the file: see [`announce`].
@@ -32,7 +32,7 @@ pub enum ControlRequest {
 }
 
 impl ControlRequest {
-    /// The request with this number, if it is one.
+    /// The request with this number; `None` for other numbers.
     #[must_use]
     pub fn of(number: u32) -> Option<Self> {
         match number & !(SIZE_BITS << SIZE_SHIFT) {
@@ -48,7 +48,8 @@ impl ControlRequest {
 /// Gives `bytes` to a control file (`prefetch`, `settings`), open for reading, as if they were written to it.
 ///
 /// # Errors
-/// As for writing to it; ENOTTY: it is another file; ESTALE: it was opened at a daemon that another one has followed.
+/// As for writing to the file; ENOTTY if it is no such control file; ESTALE if it was opened at a daemon that another one has
+/// followed.
 ///
 /// # Panics
 /// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
@@ -60,8 +61,8 @@ pub fn announce(prefetch: &File, bytes: &[u8]) -> io::Result<()> {
 /// node's cache, where they come from a store and are kept, else as [`announce`] does.
 ///
 /// # Errors
-/// EINVAL: there is no such sample. ENOSPC: too many are waiting; try it again later. ENOTTY: it is another file, or the
-/// daemon of the mount is older than this request. ESTALE: as for [`announce`].
+/// EINVAL if there is no such sample. ENOSPC if too many samples wait: try again later. ENOTTY if the file is another one, or
+/// the daemon of the mount is older than this request. ESTALE as for [`announce`].
 ///
 /// # Panics
 /// There are more than [`MAX_ANNOUNCEMENT_BYTES`].
@@ -69,11 +70,11 @@ pub fn warm_up(prefetch: &File, samples: &[u8]) -> io::Result<()> {
     send(prefetch, WARM_UP, samples)
 }
 
-/// Drops all that is announced to a mount and not read yet, what was fetched of it, and what warm-ups have not begun to fetch;
-/// a daemon that is older than this request drops no warm-up.
+/// Drops all samples that are announced to a mount and not read yet, their fetched bytes, and the samples that warm-ups have
+/// not begun to fetch; a daemon that is older than this request drops no warm-up.
 ///
 /// # Errors
-/// ENOTTY: it is another file, or the daemon of the mount drops no orders. ESTALE: as for [`announce`].
+/// ENOTTY if the file is another one, or the daemon of the mount drops no orders. ESTALE as for [`announce`].
 pub fn drop_all(prefetch: &File) -> io::Result<()> {
     let all = 0u64.to_le_bytes();
     match send(prefetch, DROP_ALL, &all) {

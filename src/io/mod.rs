@@ -1,5 +1,5 @@
 //! System calls: page-aligned buffers (`memory`), positioned reads and guarded mappings (`files`), the `ring`, processes
-//! (`process`), the mount table (`mount`), and what confines a daemon (`confine`).
+//! (`process`), the mount table (`mount`), and the confinement of a daemon (`confine`).
 //!
 //! Imports only from [`crate::format`]. The only room with `unsafe`; each block names its invariant and
 //! who upholds it, and nothing unsafe is needed by callers.
@@ -25,6 +25,6 @@ pub use files::{
 pub use memory::{Buffer, BufferPool, give_back_idle, page_bytes};
 pub use process::{Helper, LastingHelper};
 
-/// What messages say where the system starts no thread.
+/// The text of messages where the system starts no thread.
 pub(crate) const NO_THREAD: &str =
     "no thread can be started (ulimit -u, ulimit -v, pids.max of the cgroup)";

@@ -5,14 +5,14 @@
 //! time asks for the next request (kernel ≥ 6.14, `Documentation/filesystems/fuse/fuse-io-uring.rst` and
 //! `include/uapi/linux/fuse.h`).
 //!
-//! Who owns what:
+//! Ownership:
 //!
 //! * A slot's header and payload belong to the kernel from REGISTER or COMMIT until the completion that
 //!   brings a request, and to the slot's user from then until COMMIT. [`Ring::request`] and
 //!   [`Ring::payload`] hand them out only in that time.
 //! * A payload may be lent to a read in between; `answer` insists that it is back.
 //! * A read's buffer belongs to the ring from [`Ring::read`] until [`Event::Read`] gives it back.
-//! * `user_data` is the slot's number with the kind of completion above it; nobody else sets it.
+//! * `user_data` is the slot's number with the kind of completion above it; no other code sets it.
 //! * Dropping a ring waits until no read is under way; then the ring is closed, which ends the kernel's
 //!   hold on the slots; then the buffers are freed.
 
@@ -38,7 +38,7 @@ use zerocopy::IntoBytes;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Before the kernel is asked again for what it had no memory for.
+/// The pause before the kernel is asked again after it had no memory.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 const KIND_SHIFT: u32 = 32;
@@ -49,19 +49,19 @@ const KIND_WAKE: u64 = 2;
 /// A FUSE request as it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What every request begins with.
+    /// The header of every request.
     pub header: InHeader,
     /// The operation's header, padded with anything.
     pub operation: &'a [u8; 128],
-    /// What comes with it, such as a name.
+    /// The data that comes with the request, such as a name.
     pub payload: &'a [u8],
 }
 
-/// What [`Ring::wait`] brings.
+/// An event that [`Ring::wait`] brings.
 pub enum Event {
     /// A request has come in this slot.
     Request(usize),
-    /// The read of this number has ended: its buffer, and how many bytes were read.
+    /// The read of this number has ended: with its buffer, and the number of bytes that were read.
     Read(usize, Buffer, io::Result<usize>),
     /// [`Waker::wake`] was called.
     Woken,
@@ -69,7 +69,7 @@ pub enum Event {
     Closed(usize),
 }
 
-/// A read under way: what the kernel writes to must stay where it is.
+/// A read under way: the memory that the kernel writes to must stay where it is.
 struct Read {
     buffer: Buffer,
     _held: Held,
@@ -103,11 +103,11 @@ pub struct Ring {
     // Dropped first: closes the ring before the slots' memory goes.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     slots: Slots,
-    /// By number: those of the slots, then spare ones.
+    /// The reads by number: those of the slots, then spare ones.
     reads: Vec<Option<Read>>,
     device: Option<OwnedFd>,
     wake: Arc<OwnedFd>,
-    /// Where the kernel puts the counter of `wake`.
+    /// The place where the kernel puts the counter of `wake`.
     wake_count: Box<[u8; 8]>,
     reading: usize,
     counts: Counts,
@@ -117,8 +117,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring for the FUSE connection `device`, with slots of `payload_bytes` for each of `queues`, `depth` says how many;
-    /// beside the reads that have a slot's number it takes `spare_reads` with numbers above those.
+    /// A ring for the FUSE connection `device`, with `depth` slots of `payload_bytes` for each of `queues`; besides the reads
+    /// that have a slot's number it takes `spare_reads` with numbers above those.
     ///
     /// # Errors
     /// The system has no io_uring, or forbids it; there is no memory for the slots.
@@ -170,8 +170,8 @@ impl Ring {
         Ok(this)
     }
 
-    /// The kernel refuses a slot at once, with a completion; for a slot that it accepts there is none yet, but for the
-    /// first requests: those are kept for [`Ring::wait`].
+    /// Submits the first commands. The kernel refuses a slot at once, with a completion; for a slot that it accepts there is
+    /// none yet, but for the first requests: these are kept for [`Ring::wait`].
     fn register(&mut self) -> io::Result<()> {
         self.flush()?;
         self.ring.submit()?;
@@ -194,12 +194,12 @@ impl Ring {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// What was done since the last call.
+    /// The system calls since the last call.
     pub fn counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Submits everything and waits for at least one event, but no longer than `at_most`.
+    /// Submits all entries and waits for at least one event, but no longer than `at_most`.
     ///
     /// # Errors
     /// The ring is broken.
@@ -207,7 +207,7 @@ impl Ring {
         self.flush()?;
         let at_most = at_most.into_iter().chain(self.slots.next_look()).min();
         let wanted = usize::from(self.completed.is_empty());
-        // A disk takes longer than it takes to sleep and wake.
+        // A disk read takes longer than a thread takes to sleep and wake.
         let may_come_soon = wanted > 0 && self.reading == 0 && !self.slots.all.is_empty();
         if may_come_soon && self.spin.is_worthwhile() {
             passing(self.ring.submit())?;
@@ -226,7 +226,7 @@ impl Ring {
             }
         };
         passing(waited)?;
-        // First all completions are taken, then acted upon: what that submits is not mixed up with them.
+        // All completions are taken first, then acted upon: the entries that this submits are not mixed up with them.
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
         self.counts.completions += completed.len() as u64;
@@ -238,8 +238,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Has slots that are idle give their memory back. The kernel puts requests into slots while this thread is in the kernel, so
-    /// perhaps before the first page was given back: they fit into what a slot keeps, see [`MOST_WRITTEN_BYTES`].
+    /// Has idle slots give their memory back. The kernel puts requests into slots while this thread is in the kernel, so
+    /// perhaps before the first page was given back: requests fit into the memory that a slot keeps, see
+    /// [`MOST_WRITTEN_BYTES`].
     fn give_back(&mut self) {
         if self.ring.submission().is_empty() {
             self.slots.give_back();
@@ -279,7 +280,7 @@ impl Ring {
     /// The request that came in a slot, after [`Event::Request`] and before [`Ring::answer`].
     ///
     /// # Panics
-    /// There is none.
+    /// There is no request in the slot.
     #[must_use]
     pub fn request(&self, slot: usize) -> Request<'_> {
         let Slot { header, payload, ours, .. } = &self.slots.all[slot];
@@ -289,7 +290,7 @@ impl Ring {
         Request { header: header.in_header(), operation, payload }
     }
 
-    /// Where the answer's bytes go, after [`Event::Request`] and before [`Ring::answer`].
+    /// The memory for the answer's bytes, after [`Event::Request`] and before [`Ring::answer`].
     ///
     /// # Panics
     /// There is no request.
@@ -299,8 +300,7 @@ impl Ring {
         payload.expect("the payload is not lent").as_mut_slice()
     }
 
-    /// Lends the payload to a task that fills it. It must be dropped before [`Ring::payload`] and
-    /// [`Ring::answer`].
+    /// Lends the payload to a task that fills it. The loan must be dropped before [`Ring::payload`] and [`Ring::answer`].
     ///
     /// # Panics
     /// There is no request, or the payload is lent already.
@@ -315,7 +315,7 @@ impl Ring {
         Arc::strong_count(&self.slots.all[slot].payload) > 1
     }
 
-    /// Where in the payload `bytes` lie, if they do.
+    /// The place of `bytes` in the payload, if they lie there.
     #[must_use]
     pub fn place_in_payload(&self, slot: usize, bytes: &[u8]) -> Option<usize> {
         let start = self.slots.all[slot].address;
@@ -323,7 +323,7 @@ impl Ring {
         (place + bytes.len() <= self.slots.all[slot].payload_bytes + MARGIN_BYTES).then_some(place)
     }
 
-    /// Answers the request with the first bytes of the payload, or an error number, and asks for the next.
+    /// Answers the request with the first bytes of the payload, or an error number, and asks for the next request.
     ///
     /// # Panics
     /// There is no request.
@@ -336,15 +336,15 @@ impl Ring {
             Err(errno) => (0, -errno),
         };
         header.answer(bytes, error);
-        // What a read has brought before it failed is not known.
+        // The bytes that a read has brought before it failed are not known.
         self.slots.note(slot, result.unwrap_or(usize::MAX));
         self.command(slot, COMMIT_AND_FETCH);
     }
 
-    /// Reads into a range of `buffer`, as a number that has no read under way.
+    /// Reads into a range of `buffer`, by a number that has no read under way.
     ///
     /// # Panics
-    /// It has one, or the range is not within the buffer.
+    /// The number has a read under way, or the range is not within the buffer.
     pub fn read(
         &mut self,
         number: usize,
@@ -395,15 +395,14 @@ impl Ring {
         self.backlog.push(entry);
     }
 
-    /// Moves what is to be submitted into the queue.
+    /// Moves the backlog into the submission queue.
     fn flush(&mut self) -> io::Result<()> {
         self.counts.entries += self.backlog.len() as u64;
         for entry in self.backlog.drain(..) {
             loop {
-                // SAFETY: what an entry points to outlives its operation: headers, payloads and vectors are
-                // owned by `slots` and never moved or resized, a read's buffer by `reads` until the
-                // completion, the wake counter by `self`; all of them are freed after the ring is closed,
-                // and `drop` first waits for the reads.
+                // SAFETY: the memory that an entry points to outlives its operation: headers, payloads and vectors are owned by
+                // `slots` and never moved or resized, a read's buffer by `reads` until the completion, the wake counter by
+                // `self`; all of them are freed after the ring is closed, and `drop` first waits for the reads.
                 if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                     break;
                 }
@@ -419,7 +418,7 @@ impl Drop for Ring {
         let mut events = Vec::new();
         while self.reading > 0 {
             if self.wait(&mut events, None).is_err() {
-                // The kernel may still write to these: leaked, not freed.
+                // The kernel may still write to these buffers: leaked, not freed.
                 for read in &mut self.reads {
                     std::mem::forget(read.take());
                 }
@@ -434,23 +433,23 @@ fn build(entries: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     let mut ring = IoUring::builder();
     ring.setup_coop_taskrun().setup_single_issuer().setup_r_disabled();
     let ring = ring.build(entries)?;
-    // No filter of system calls sees what a ring does: it can do nothing but what it is for.
+    // No filter of system calls sees the operations of a ring: it can do only those that it is for.
     let operations = [opcode::Read::CODE, opcode::UringCmd80::CODE];
     ring.submitter().register_restrictions(&mut operations.map(Restriction::sqe_op))?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
 }
 
-/// Whether this process may make an io_uring with what this module needs.
+/// Whether this process may make an io_uring with the features that this module needs.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn probe() -> io::Result<()> {
     build(2).map(drop)
 }
 
-/// What a system call of the ring gave, unless it fails for a moment only: interrupted, out of time, or the kernel is short of
-/// memory or of room for completions. What was not submitted stays in the queue.
+/// Passes on the error of a system call of the ring, unless it is one of the moment: interrupted, out of time, or the kernel is
+/// short of memory or of room for completions. Entries that were not submitted stay in the queue.
 fn passing(result: io::Result<usize>) -> io::Result<()> {
     let Err(error) = result else { return Ok(()) };
     match error.raw_os_error() {
@@ -463,7 +462,7 @@ fn passing(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// The builder has no setter for the number of vectors that REGISTER comes with.
+/// Sets the number of vectors that REGISTER comes with, for which the builder has no setter.
 fn set_length(entry: &mut squeue::Entry128, length: u32) {
     let entry = std::ptr::from_mut(entry).cast::<u8>();
     // SAFETY: an `Entry128` is a `struct io_uring_sqe` of 128 bytes (the crate declares it `repr(C)`, the
@@ -471,7 +470,7 @@ fn set_length(entry: &mut squeue::Entry128, length: u32) {
     unsafe { entry.add(24).cast::<u32>().write_unaligned(length) };
 }
 
-/// Whether the fuse module lets file systems use io_uring; an error says why that cannot be known.
+/// Whether the fuse module lets file systems use io_uring; an error says why this cannot be known.
 ///
 /// # Errors
 /// The module has no such parameter: the kernel is too old, or has no fuse.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 const POLL_TIME: Duration = Duration::from_micros(50);
 /// After this many polls in a row without an event, the thread sleeps at once.
 const MAX_FAILURES: u32 = 8;
-/// After this many waits without polling, it polls again.
+/// After this many waits without polling, the thread polls again.
 const WAITS_UNTIL_RETRY: u32 = 32;
 
-/// Decides whether a thread polls, by whether that has brought events lately.
+/// Decides whether a thread polls, by whether polls have brought events lately.
 #[derive(Default)]
 pub struct Spin {
     /// Polls in a row without an event, and then the waits without polling.
@@ -26,13 +26,13 @@ impl Spin {
         }
         self.failures += 1;
         if self.failures == MAX_FAILURES + WAITS_UNTIL_RETRY {
-            // One more failure, and it stops polling again.
+            // After one more failure, the thread stops polling again.
             self.failures = MAX_FAILURES - 1;
         }
         false
     }
 
-    /// Polls until `is_there` or the time is over, and lets other threads run meanwhile. True: it is there.
+    /// Polls until `is_there` or the time is over, and lets other threads run meanwhile. Returns whether `is_there` was true.
     pub fn until(&mut self, mut is_there: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         while start.elapsed() < POLL_TIME {

@@ -1,4 +1,4 @@
-//! For the unit tests of all rooms: saying that a test checks nothing, and why. Imports nothing.
+//! Helpers for the unit tests of all rooms, which say that a test checks nothing, and why. This file imports no room.
 
 use std::io::{self, Write};
 
@@ -6,12 +6,12 @@ use std::io::{self, Write};
 pub(crate) fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // Not a print macro: those are swallowed when a test passes.
+    // The print macros are not used: their output is swallowed when a test passes.
     let _ = writeln!(io::stderr(), "SKIPPED: {test}: {reason}");
 }
 
-/// Whether this program can be started once more; if not, the running test says so. A program that is emulated
-/// cannot: the kernel knows no programs of that machine.
+/// Whether this program can be started once more; if not, the running test says so. An emulated program cannot: the kernel
+/// knows no programs of the emulated machine.
 #[cfg(feature = "remote")]
 pub(crate) fn starts_again() -> bool {
     use std::process::{Command, Stdio};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-/// Why bytes are fetched. Decides the order of requests, and how much around the range is fetched with it.
+/// The reason why bytes are fetched. It decides the order of requests, and how many bytes around the range are fetched with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// A program waits for the bytes.
@@ -59,8 +59,8 @@ pub trait Remote: Send + Sync {
     /// The file with the present ranges, at the same offsets and as long as the part. `None` without a cache.
     fn file(&self) -> Option<&File>;
 
-    /// Pins `range` in the file, if all of it is present; never what ends behind the part. Called for each read, so it must be
-    /// cheap. While one of its pins is held, the bytes of a range stay in the file, though another pin may be refused.
+    /// Pins `range` in the file, if all of it is present and it does not end behind the part. Called for each read, so it must
+    /// be cheap. While one of its pins is held, the bytes of a range stay in the file, though another pin may be refused.
     fn pin(&self, range: &Range<u64>) -> Option<Pin>;
 
     /// Counts a read that found all its bytes in the file.
@@ -227,7 +227,7 @@ impl Awaited {
 
     fn pin(&self) -> Result<Arrived, ReadError> {
         let pin = self.remote.pin(&self.range);
-        // Of a range that was filled, some may be evicted again by now.
+        // Blocks of a range that was filled may be evicted again by now.
         pin.or_else(|| self.is_fill.then(Pin::none)).map(Arrived::InFile).ok_or_else(short)
     }
 }
@@ -240,7 +240,7 @@ pub(super) fn begin(
     then: impl FnOnce(Result<Arrived, ReadError>) + Send + 'static,
 ) {
     if range.end > remote.len_bytes() {
-        // Without a request: what the store says to it would be taken for a change of the object.
+        // Without a request: the store's refusal would be taken for a change of the object.
         return then(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
     }
     let is_fill = cause == Cause::Fill;

@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// A part with a cache: the parts of a dataset share what they remember of the order.
+    /// A part with a cache: the parts of a dataset share their knowledge of the order.
     fn cached_remote(&self) -> Option<&Arc<dyn Remote>> {
         self.parts.iter().find(|part| part.has_cache()).and_then(|part| part.remote_of())
     }

@@ -293,7 +293,7 @@ fn is_aligned(buf: &[u8], offset_bytes: u64, file: &File) -> bool {
     places.iter().all(|place| place.is_multiple_of(alignment))
 }
 
-/// Reads that open a container; they may block. What the cache has of it is compared with its checksums, once.
+/// Reads that open a container; they may block. Cached blocks of it are compared with their checksums, once.
 impl Source for Part {
     fn name(&self) -> &PartName {
         &self.name
@@ -310,7 +310,7 @@ impl Source for Part {
                 let end = offset_bytes.checked_add(buf.len() as u64);
                 let end = end.filter(|end| *end <= self.length_bytes);
                 let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-                // Formats keep what they read, and names have no checksum of their own.
+                // Formats keep the bytes that they read, and names have no checksum of their own.
                 remote.check(offset_bytes..end);
                 let wanted = (offset_bytes..end, Cause::Open);
                 let read = self.read_remote(&**remote, wanted, buf, |file, buf| {

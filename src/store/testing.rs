@@ -43,7 +43,7 @@ impl Fate {
 const LATE: Duration = Duration::from_millis(15);
 /// The deadline of [`Fate::Silent`], for tests that wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
-/// For tests in which the bytes must arrive: no machine is so busy that an answer takes this long.
+/// The deadline for tests in which the bytes must arrive: no machine is so busy that an answer takes this long.
 pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(600);
 
 type Demand = (Range<u64>, Arrival);
@@ -54,7 +54,7 @@ pub(crate) struct Faraway {
     file: File,
     cache: fs::File,
     bytes: Vec<u8>,
-    /// By the start of the range; all other ranges are prompt.
+    /// By the start of the range; ranges that are not listed are prompt.
     fates: BTreeMap<u64, (u64, Fate)>,
     state: Mutex<State>,
     late: Mutex<mpsc::Sender<Demand>>,
@@ -68,7 +68,7 @@ struct State {
     /// Each pin holds a clone.
     pins: Arc<()>,
     unanswered: Vec<Arrival>,
-    /// Drop silent requests at once.
+    /// Whether silent requests are dropped at once.
     gives_up: bool,
     demands: usize,
 }
@@ -204,7 +204,7 @@ impl Remote for Faraway {
             Fate::Flaky if is_first => arrival.finish(Err(refused().into())),
             Fate::Refused => arrival.finish(Err(refused().into())),
             Fate::Short => {
-                // Longer requests end here too: the last byte of the sample never arrives.
+                // Longer requests end here, too: the last byte of the sample never arrives.
                 let end = self.fates[&start].0.min(range.end);
                 self.fill(&(range.start..end - 1));
                 arrival.finish(Ok(()));

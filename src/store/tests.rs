@@ -1,4 +1,4 @@
-//! The interface itself: what the readers of a part get, however its store behaves.
+//! The interface itself: the bytes and errors that the readers of a part get, however its store behaves.
 
 use super::testing::{Faraway, Fate, LONG_PATIENCE, PATIENCE};
 use super::{Bytes, Cause, Part, Store};
@@ -72,7 +72,7 @@ fn who_waits_hears_once_even_if_the_answer_comes_after_the_deadline() {
     let (send, receive) = mpsc::channel();
     store.begin(0, 2_000..2_010, Cause::Demand, move |arrived| send.send(arrived.is_ok()).unwrap());
     assert_eq!(receive.recv(), Ok(false));
-    // The store drops the request, whose reader is gone.
+    // The store drops the request, as its reader has gone.
     drop((store, remote));
     assert!(receive.recv().is_err());
 }

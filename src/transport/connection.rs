@@ -20,14 +20,14 @@ use std::thread;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// What a request has beside the bytes that are written: its headers, and the name that comes with it.
+/// The bytes of a request besides written bytes: its headers, and the name that comes with it.
 const REQUEST_MARGIN_BYTES: usize = 4096;
 /// The smallest buffer that the kernel lets a request be read to.
 const MIN_READ_BYTES: usize = 8192;
-/// Before a read is tried again for which there was no memory.
+/// The pause before a read is tried again for which there was no memory.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
-/// /dev/fuse, or a clone of it. What was read through one descriptor must be answered through the same.
+/// /dev/fuse, or a clone of it. A request that was read through one descriptor must be answered through the same one.
 pub(super) struct Device(OwnedFd);
 
 impl AsFd for Device {
@@ -66,18 +66,18 @@ impl Device {
     /// Memory for requests of up to `max_request_bytes` bytes.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no memory.
     pub(super) fn buffer(max_request_bytes: u32) -> io::Result<Buffer> {
         let bytes = (max_request_bytes as usize).max(MIN_READ_BYTES) + REQUEST_MARGIN_BYTES;
         let mut buffer = Buffer::with_capacity(bytes)?;
-        // Its first page holds nearly every request, and is there from now on: what the kernel cannot copy, since this process
-        // is killed while it waits for memory, is answered with EIO, and no other process gets it.
+        // Its first page holds nearly every request, and is present from now on: a request that the kernel cannot copy, since
+        // this process is killed while it waits for memory, is answered with EIO, and no other process gets it.
         buffer.as_mut_slice()[0] = 0;
         Ok(buffer)
     }
 
-    /// Waits for a request, and gives its length; `None` once the mount has ended, or `is_over` is set: who sets it must
-    /// also interrupt the system call.
+    /// Waits for a request, and returns its length; `None` once the mount has ended, or `is_over` is set: the thread that sets
+    /// it must also interrupt the system call.
     ///
     /// # Errors
     /// The connection broke.
@@ -102,10 +102,10 @@ impl Device {
         }
     }
 
-    /// Whether a request comes within `time`; also if the mount has ended.
+    /// Whether a request comes within `time`; true also if the mount has ended.
     pub(super) fn has_request(&self, time: PollTimeout) -> bool {
         let mut descriptors = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
-        // A signal is noticed by who reads.
+        // The thread that reads notices a signal.
         poll(&mut descriptors, time) != Ok(0)
     }
 
@@ -187,7 +187,7 @@ impl Device {
 }
 
 /// Has the kernel send again all requests of a connection that were taken, and not answered (Linux 6.9): those of a process
-/// that has died. One that still works on a request has done so in vain; its answer is refused.
+/// that has died. A process that still works on a request does so in vain: its answer is refused.
 ///
 /// # Errors
 /// The mount has ended.
@@ -204,7 +204,7 @@ fn notify(device: BorrowedFd<'_>, code: i32, head: &[u8], bytes: &[u8]) -> io::R
     Ok(())
 }
 
-/// Older kernels send fewer fields: the others are 0.
+/// The fields of INIT: older kernels send fewer, and the others are 0.
 fn init_of(bytes: &[u8]) -> InitIn {
     let mut init = InitIn::new_zeroed();
     let length = bytes.len().min(size_of::<InitIn>());
@@ -220,7 +220,7 @@ fn answer_header(unique: u64, answer: Result<usize, Errno>) -> OutHeader {
     OutHeader { len: (ANSWER_HEADER_BYTES + bytes) as u32, error, unique }
 }
 
-/// ENOENT: the request was withdrawn; ENODEV: the mount has ended.
+/// Logs an answer that failed, unless the request was withdrawn (ENOENT) or the mount has ended (ENODEV).
 fn note(unique: u64, sent: nix::Result<usize>) {
     if let Err(error) = sent
         && !matches!(error, errno::Errno::ENOENT | errno::Errno::ENODEV)

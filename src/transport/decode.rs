@@ -1,4 +1,4 @@
-//! The threads that decode ahead: as many as serve requests, once something is to be decoded. They serve no request, so that
+//! The threads that decode ahead: as many as serve requests, once there are intervals to decode. They serve no request, so that
 //! no reader waits behind them. Imports `reads` and `threads`.
 
 use super::reads;
@@ -11,9 +11,9 @@ use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::sync::{Arc, Weak};
 
-/// Has what `vfs` expects to be read decoded, on up to `threads` threads. They end with it.
+/// Has the intervals that `vfs` expects to be read decoded, on up to `threads` threads, which end with `vfs`.
 pub(super) fn start(vfs: &Arc<Vfs>, threads: usize) {
-    // A message for each thread: more would wake nobody.
+    // A message for each thread: more would wake no thread.
     let (wake, woken) = bounded(threads.max(1));
     let decoder = Decoder { vfs: Arc::downgrade(vfs), woken };
     let crew = Crew::new("decode", "decoding", threads);
@@ -22,7 +22,7 @@ pub(super) fn start(vfs: &Arc<Vfs>, threads: usize) {
         crew.start(|| {
             let (decoder, cpus) = (decoder.clone(), cpus);
             move || {
-                // A thread that serves a queue is pinned to its CPU, and what it starts would be, too.
+                // A thread that serves a queue is pinned to its CPU, and the threads that it starts would be, too.
                 if let Some(cpus) = cpus {
                     let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
                 }
@@ -41,7 +41,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes until nobody has the file system any more.
+    /// Decodes until the file system is dropped.
     fn run(&self) {
         while let Some(vfs) = self.vfs.upgrade() {
             decode_all(&vfs);
@@ -63,7 +63,7 @@ fn decode_all(vfs: &Vfs) {
     while let Some(mut decode) = vfs.ahead().next() {
         decode.lend(memory);
         let fetched = match reads::fetch(vfs.store(), decode.span(), false) {
-            // A reader that comes to it meanwhile follows, and cannot hurry the store any more.
+            // A reader that comes to this interval meanwhile follows, and cannot hurry the store any more.
             Err(ReadError::WouldBlock) => {
                 reads::fetch_waiting(vfs.store(), decode.span(), Cause::Demand)
             }

@@ -29,14 +29,14 @@ use zerocopy::{FromBytes, IntoBytes};
 /// How many samples may be fetched for one descriptor because they were looked up.
 const MAX_AHEAD: usize = 8;
 
-/// What the threads of a mount have in common.
+/// The state that the threads of a mount share.
 pub(super) struct Shared {
     pub(super) ops: Arc<Ops>,
     pub(super) workers: Arc<Workers>,
     pub(super) interrupts: Arc<Interrupts>,
     pub(super) leaving: Arc<Leaving>,
     pub(super) solo: Solo,
-    /// The only user whose requests are answered, beside those of the kernel; `None`: each user's are.
+    /// The only user whose requests are answered, besides those of the kernel; `None` if those of each user are.
     pub(super) owner: Option<u32>,
     /// Set once requests may be taken: all threads wait for it, so that each can be confined before.
     pub(super) is_open: OnceLock<()>,
@@ -204,7 +204,7 @@ impl Channel {
         self.device.answer_from(unique, received.buffer, answer);
     }
 
-    /// Whether requests of this user are answered. The kernel sends some without a user.
+    /// Whether requests of this user are answered. The kernel sends some requests without a user.
     fn admits(&self, header: &InHeader) -> bool {
         self.shared.owner.is_none_or(|owner| owner == header.uid)
             || matches!(
@@ -243,7 +243,7 @@ impl Channel {
         begin(RequestRead { channel: self, job, thread });
     }
 
-    /// What to fetch because a sample was looked up, if the vfs expects it to be read.
+    /// The fetch of a sample because it was looked up, if the vfs expects it to be read.
     fn looked_up(&self, ino: u64) -> Option<Fetch> {
         if self.ahead.load(Ordering::Relaxed) >= MAX_AHEAD {
             return None;
@@ -255,7 +255,7 @@ impl Channel {
     fn fetch_ahead(self: &Arc<Self>, mut fetch: Fetch, thread: Thread) {
         let vfs = self.shared.ops.vfs();
         if thread == Thread::Soloist && reads::is_short(vfs.store(), fetch.span()) {
-            // Its program asks for nothing but this. To wake another thread takes as long as half of the read.
+            // Its program makes no other request meanwhile. Waking another thread takes half as long as the read.
             return reads::fetch_looked_up(vfs, fetch);
         }
         self.ahead.fetch_add(1, Ordering::Relaxed);
@@ -274,22 +274,22 @@ struct Job {
     reader: Reader,
     start: Instant,
     traced: Traced,
-    /// It is among those that wait, and may have been answered there with EINTR.
+    /// Whether the read is among the requests that wait, and may have been answered there with EINTR.
     waits: bool,
 }
 
-/// What kind of thread goes on with a read.
+/// The kind of thread that goes on with a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
-    /// It takes requests.
+    /// The thread takes requests.
     Taker,
-    /// The only one that takes requests: it may wait for a disk, since its program waits, too.
+    /// The only thread that takes requests: it may wait for a disk, since its program waits, too.
     Soloist,
-    /// It may wait for anything.
+    /// The thread may wait for anything.
     Worker,
 }
 
-/// A read of a request from /dev/fuse; what must wait goes to a worker thread.
+/// A read of a request from /dev/fuse; steps that must wait go to a worker thread.
 struct RequestRead<'a> {
     channel: &'a Arc<Channel>,
     job: Job,
@@ -342,7 +342,7 @@ impl Driver for RequestRead<'_> {
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<(), Self> {
         let (channel, mut job) = self.put_aside();
         job.traced.enter(Phase::Wait);
-        // Held until this one has looked for what it brought. The leader ends it whatever becomes of it, and so ends the circle.
+        // Held until this read has looked for its bytes. The leader ends it in any case, and so ends the circle of the two.
         let ended = Arc::clone(&read);
         read.when_ended(move || {
             let _ended = ended;
@@ -377,7 +377,7 @@ impl Driver for RequestRead<'_> {
         let Self { channel, mut job, .. } = self;
         let vfs = channel.shared.ops.vfs();
         let is_answered = job.waits && !channel.waiting.remove(job.unique);
-        // Counted first: whoever has the answer finds it in the counters.
+        // Counted first: a program that has the answer finds it in the counters.
         vfs.stats().request(Operation::Read, vfs.is_control(job.read.ino), job.start);
         job.traced.enter(Phase::Reply);
         let bytes = if is_answered { Err(Errno::EINTR) } else { reply.bytes() };
@@ -390,7 +390,7 @@ impl Driver for RequestRead<'_> {
 }
 
 impl RequestRead<'_> {
-    /// Whether this thread may wait for what the task fetches, or work on it for long.
+    /// Whether this thread may wait for the task's bytes, or work on the task for long.
     fn may_wait_for(&self, task: &mut Task) -> bool {
         let Channel { shared, device, .. } = &**self.channel;
         match self.thread {
@@ -405,7 +405,7 @@ impl RequestRead<'_> {
         }
     }
 
-    /// The read waits from now on, for another thread to go on with it.
+    /// Has the read wait for another thread to go on with it.
     fn put_aside(self) -> (Arc<Channel>, Job) {
         let (channel, mut job) = (Arc::clone(self.channel), self.job);
         if !job.waits {

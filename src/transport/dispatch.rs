@@ -12,17 +12,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// One request, and the memory for its answer.
 pub(super) trait Exchange {
-    /// What every request begins with.
+    /// The header of every request.
     fn header(&self) -> InHeader;
 
     /// The operation's own header, and the bytes that come with it, such as a name.
     fn operation<T: FromBytes + IntoBytes>(&self) -> (T, &[u8]);
 
-    /// The memory for the answer. The request may lie there: it is gone once that is written to.
+    /// The memory for the answer. The request may lie there: it is gone once the memory is written to.
     fn out(&mut self) -> &mut [u8];
 }
 
-/// Answers a request; gives the length of the answer, or the error.
+/// Answers a request; returns the length of the answer, or the error.
 pub(super) fn answer(
     ops: &Ops,
     caller: Caller,
@@ -86,7 +86,7 @@ pub(super) fn answer(
     }
 }
 
-/// Answers LOOKUP, and gives the inode of the sample that was found, too: it may be read next.
+/// Answers LOOKUP, and returns the inode of the sample that was found, too: it may be read next.
 pub(super) fn lookup(
     ops: &Ops,
     caller: Caller,
@@ -106,7 +106,7 @@ pub(super) fn lookup(
     }
 }
 
-/// What READ asks for, and whether the file was opened with O_DIRECT.
+/// The range that READ asks for, and whether the file was opened with O_DIRECT.
 pub(super) fn read_request(exchange: &impl Exchange) -> (ReadRequest, bool) {
     let (ReadIn { offset, size, flags, .. }, _) = exchange.operation();
     let ino = exchange.header().nodeid;

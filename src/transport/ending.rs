@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// The pause between two looks at the connection. Nobody sleeps on it: each request would wake the thread.
+/// The pause between two looks at the connection. The thread does not sleep on it: each request would wake it.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The thread that looks whether the mount has ended.
@@ -43,7 +43,7 @@ impl Ending {
         Ok(Some(Self { stop, thread: thread.thread().clone(), store: store.clone() }))
     }
 
-    /// Nothing is read any more: the store hears of it, and the thread ends.
+    /// Tells the store that no bytes are read any more, and ends the thread.
     pub(super) fn stop(self) {
         self.store.note_end();
         self.stop.store(true, Ordering::Relaxed);

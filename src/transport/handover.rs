@@ -1,4 +1,4 @@
-//! What the next process needs to go on with a mount. Imports `connection`, `ending` and `negotiation`.
+//! The state that the next process needs to go on with a mount. Imports `connection`, `ending` and `negotiation`.
 
 use super::negotiation::Granted;
 use super::{connection, ending};
@@ -6,20 +6,20 @@ use crate::io::mount::mount_id::Made;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What a process that serves a mount leaves to the next one: the descriptors, so that the kernel keeps the requests that
-/// were taken through them, and what was granted.
+/// The state that a process that serves a mount leaves to the next one: the descriptors, so that the kernel keeps the requests
+/// that were taken through them, and the kernel's grants.
 #[derive(Debug)]
 pub struct Handover {
     /// The descriptors of the connection.
     pub devices: Vec<OwnedFd>,
-    /// What the kernel has granted.
+    /// The kernel's grants in INIT.
     pub granted: Granted,
     /// The mount.
     pub made: Made,
 }
 
 impl Handover {
-    /// Has the kernel send again what a process has taken that has ended since, and what is not answered yet.
+    /// Has the kernel send again the unanswered requests of a process that has ended.
     ///
     /// # Errors
     /// The mount has ended.
@@ -28,7 +28,7 @@ impl Handover {
         connection::resend(device.as_fd())
     }
 
-    /// Whether the mount has ended, so that nobody can go on with it.
+    /// Whether the mount has ended, so that no process can go on with it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.devices.last().is_none_or(ending::is_closed)

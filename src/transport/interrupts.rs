@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The pause between two looks at the readers. A read is looked at from the second pause on.
 const PAUSE: Duration = Duration::from_millis(40);
-/// After so many pauses in which no reader had to be looked at, the thread sleeps.
+/// After this many pauses without a reader to look at, the thread sleeps.
 const IDLE_PAUSES: u32 = 25;
 /// How many interrupts of requests that do not wait, or do not wait yet, are remembered.
 const MAX_EARLY: usize = 64;
@@ -28,9 +28,9 @@ const MAX_EARLY: usize = 64;
 pub(super) struct Reader {
     /// The thread that reads; 0 if it is not known.
     pub(super) pid: u32,
-    /// Where the request is, for whoever answers it.
+    /// The slot of the request, for the thread that answers it.
     pub(super) slot: usize,
-    /// It was opened with O_DIRECT.
+    /// Whether the file was opened with O_DIRECT.
     pub(super) is_direct: bool,
 }
 
@@ -50,14 +50,14 @@ struct Table {
 struct Entry {
     reader: Reader,
     was_interrupted: bool,
-    /// It waited already when the readers were last looked at.
+    /// Whether it waited already when the readers were last looked at.
     is_old: bool,
 }
 
 /// Wakes the thread that looks at readers.
 #[derive(Default)]
 struct Alarm {
-    /// The thread sleeps without a limit.
+    /// Whether the thread sleeps without a limit.
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -73,7 +73,7 @@ impl Alarm {
 }
 
 impl Waiting {
-    /// A request waits from now on.
+    /// Adds a request that waits from now on.
     pub(super) fn add(&self, unique: u64, reader: Reader) {
         let was_interrupted = {
             let mut table = self.lock();
@@ -86,7 +86,7 @@ impl Waiting {
         }
     }
 
-    /// A request waits no longer. Tells whether it did: only then it is still to be answered.
+    /// Removes a request. Returns whether it waited: only then it is still to be answered.
     pub(super) fn remove(&self, unique: u64) -> bool {
         self.lock().readers.remove(&unique).is_some()
     }
@@ -100,7 +100,7 @@ impl Waiting {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an interrupt; gives the reader if the request waits.
+    /// Notes an interrupt; returns the reader if the request waits.
     fn note_interrupt(&self, unique: u64) -> Option<Reader> {
         let mut table = self.lock();
         if let Some(entry) = table.readers.get_mut(&unique) {
@@ -114,8 +114,8 @@ impl Waiting {
         None
     }
 
-    /// Adds the requests whose readers are to be looked at now, or `all` that wait, with whether they were interrupted. Gives
-    /// how many there are to look at sooner or later: most reads are answered before the next look.
+    /// Adds the requests whose readers are to be looked at now, or `all` requests, each with whether it was interrupted.
+    /// Returns how many are to be looked at sooner or later: most reads are answered before the next look.
     fn suspects(&self, all: bool, suspects: &mut Vec<(u64, Reader, bool)>) -> usize {
         let mut count = 0;
         for (unique, entry) in &mut self.lock().readers {
@@ -143,7 +143,7 @@ pub(super) trait Interruptible: Send + Sync {
 pub(super) struct Interrupts {
     places: Mutex<Vec<Arc<dyn Interruptible>>>,
     alarm: Arc<Alarm>,
-    /// The mount has ended: nobody waits for an answer any more.
+    /// Whether the mount has ended: no reader waits for an answer any more.
     is_over: AtomicBool,
     has_ended: AtomicBool,
 }
@@ -186,17 +186,17 @@ impl Interrupts {
         Waiting { table: Mutex::default(), alarm: Arc::clone(&self.alarm) }
     }
 
-    /// From now on, requests that wait there can be interrupted.
+    /// Has requests that wait in `place` be interrupted from now on.
     pub(super) fn watch(&self, place: Arc<dyn Interruptible>) {
         self.lock().push(place);
     }
 
-    /// INTERRUPT has come for a request.
+    /// Handles an INTERRUPT for a request.
     pub(super) fn interrupt(&self, unique: u64) {
         for place in &*self.lock() {
             if let Some(reader) = place.waiting().note_interrupt(unique) {
                 self.alarm.ring();
-                // Who cannot be looked at, such as a process of another container, is believed to be dying.
+                // A reader that cannot be looked at, such as a process of another container, is believed to be dying.
                 if procfs::is_dying(reader.pid) != Some(false) {
                     place.interrupt(unique, &reader);
                 }
@@ -204,11 +204,11 @@ impl Interrupts {
         }
     }
 
-    /// The mount has ended: all requests are interrupted, those, too, that begin to wait from now on. What they wait for may
-    /// never come, and whoever serves them waits for them.
+    /// Interrupts all requests, as the mount has ended, also requests that begin to wait from now on. Their bytes may never
+    /// come, and the threads that serve the requests wait for them.
     pub(super) fn interrupt_all(&self) {
         {
-            // As in `add`: whoever looks sees it, or is awake.
+            // As in `add`: the thread that looks sees the flag, or is awake.
             let _places = self.lock();
             self.is_over.store(true, Ordering::Relaxed);
         }
@@ -236,7 +236,7 @@ impl Interrupts {
                 continue;
             }
             self.alarm.asleep.store(true, Ordering::Release);
-            // A request that was added before has not rung.
+            // A request that was added before has not rung the alarm.
             if self.look_once(&mut suspects) == 0 && !self.has_ended.load(Ordering::Relaxed) {
                 std::thread::park();
             }
@@ -245,7 +245,7 @@ impl Interrupts {
         }
     }
 
-    /// Answers the requests whose readers are dying, or all once the mount has ended; gives how many readers are to be looked
+    /// Answers the requests whose readers are dying, or all once the mount has ended; returns how many readers are to be looked
     /// at.
     fn look_once(&self, suspects: &mut Vec<(u64, Reader, bool)>) -> usize {
         let mut count = 0;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 #[derive(Default)]
 pub(super) struct Invalidator {
     device: OnceLock<Arc<Device>>,
-    /// The inodes whose pages are to be dropped; `None`: no thread is at work.
+    /// The inodes whose pages are to be dropped; `None` if no thread is at work.
     pending: Mutex<Option<BTreeSet<u64>>>,
 }
 

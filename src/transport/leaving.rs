@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two attempts to wake threads that wait for requests: one may have been about to wait.
+/// The pause between two attempts to wake threads that wait for requests: one may have been about to wait.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A thread that takes longer is left alone: the kernel can send its request to the next process.
+/// How long a thread is waited for: the kernel can send the request of a slower one to the next process.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether this process leaves, and the threads that take requests.
@@ -19,7 +19,7 @@ pub(super) struct Leaving {
     threads: Mutex<Vec<Pid>>,
 }
 
-/// A thread takes requests, until this is dropped.
+/// A thread that takes requests, until the value is dropped.
 pub(super) struct Taking<'a>(&'a Leaving, Pid);
 
 impl Leaving {
@@ -28,7 +28,7 @@ impl Leaving {
         &self.has_begun
     }
 
-    /// This thread takes requests from now on.
+    /// Notes that this thread takes requests from now on.
     pub(super) fn taking(&self) -> Taking<'_> {
         let thread = process::this_thread();
         self.lock().push(thread);
@@ -51,7 +51,7 @@ impl Drop for Taking<'_> {
 pub struct Leaver(pub(super) Arc<Leaving>);
 
 impl Leaver {
-    /// No more requests are taken, and those that were taken are answered; then [`super::Mounted::serve`] returns. The
+    /// Has the process take no more requests, and answer those that it has taken; then [`super::Mounted::serve`] returns. The
     /// mount stays.
     pub fn leave(&self) {
         let start = Instant::now();
@@ -59,7 +59,7 @@ impl Leaver {
         self.0.has_begun.store(true, Ordering::SeqCst);
         while start.elapsed() < LIMIT {
             {
-                // While they are listed, they have not ended.
+                // Threads that are listed have not ended.
                 let threads = self.0.lock();
                 if threads.is_empty() {
                     return;

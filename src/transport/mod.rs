@@ -1,9 +1,9 @@
-//! Kernel ↔ vfs. Thin: what a request means is decided in [`crate::vfs`].
+//! Kernel ↔ vfs. Thin: [`crate::vfs`] decides what a request means.
 //!
-//! `dispatch` decodes requests, has `ops` answer them, and encodes the answers. They come over /dev/fuse
-//! (`connection`, `devfuse`), with a thread for each CPU, or by FUSE-over-io_uring (`uring`, `queue`), with a queue for each; `support`
-//! says what keeps a host from that. Threads that serve no request fetch (`prefetch`) and decode (`decode`) ahead. `interrupts` ends reads whose reader is killed. [`Mounted`] is a mount with its
-//! transport, whichever it is.
+//! `dispatch` decodes requests, has `ops` answer them, and encodes the answers. They come over /dev/fuse (`connection`,
+//! `devfuse`), with a thread for each CPU, or by FUSE-over-io_uring (`uring`, `queue`), with a queue for each; `support` says
+//! why a host cannot use the latter. Threads that serve no request fetch (`prefetch`) and decode (`decode`) ahead. `interrupts`
+//! ends reads whose reader is killed. [`Mounted`] is a mount with its transport of either kind.
 //!
 //! Imports from [`crate::vfs`], [`crate::store`] and [`crate::io`]; `reads` also the trait of sources in
 //! [`crate::format`].

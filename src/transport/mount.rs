@@ -30,13 +30,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// Large samples are read in requests of this size.
+/// The size of the requests in which large samples are read.
 const READ_AHEAD_KILOBYTES: u32 = 1024;
 
 /// The largest single request.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
-/// Where a dataset is shown.
+/// The place where a dataset is shown.
 #[derive(Debug)]
 pub enum Target {
     /// On this directory, an absolute path: we mount there.
@@ -65,7 +65,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why a dataset could not be mounted.
+/// The reason why a dataset could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The FUSE device does not exist or may not be used.
@@ -78,7 +78,7 @@ pub enum MountError {
         target: PathBuf,
         /// The system's error.
         error: io::Error,
-        /// What to do.
+        /// Advice.
         hint: &'static str,
     },
     /// The connection that the caller has passed in cannot be used.
@@ -87,12 +87,12 @@ pub enum MountError {
     /// The transport that was asked for cannot be used, and the number of the error if the system gave one.
     #[error("transport=uring: {0}")]
     Transport(String, Option<i32>),
-    /// What is to be done before requests are served has failed.
+    /// The action before the first request has failed.
     #[error("{0}")]
     Forbidden(String),
 }
 
-/// Why serving a mount has ended.
+/// The reason why serving a mount has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The connection to the kernel broke.
@@ -117,7 +117,7 @@ pub struct Mounted {
     watch: Option<Watch>,
     ending: Option<Ending>,
     made: Made,
-    /// Tells others of which mount this process is.
+    /// Tells other processes which mount this one belongs to.
     _label: Option<OwnedFd>,
     granted: Option<Granted>,
 }
@@ -150,7 +150,7 @@ impl Mounted {
         attempt
     }
 
-    /// Goes on with the mount of another process. If that has died, what it had taken comes with [`Handover::resend`].
+    /// Goes on with the mount of another process. If it has died, its requests come with [`Handover::resend`].
     ///
     /// # Errors
     /// See [`MountError`]; the mount stays.
@@ -167,7 +167,7 @@ impl Mounted {
         Self::serving(vfs, target, options, None, connection)
     }
 
-    /// What the next process needs if this one dies; `None`: no other can go on with this mount.
+    /// The state that the next process needs if this one dies; `None` if no other can go on with this mount.
     #[must_use]
     pub fn handover(&self) -> Option<(Granted, Vec<BorrowedFd<'_>>)> {
         let devices = self.channels.devices().iter().map(|device| device.as_fd());
@@ -183,7 +183,7 @@ impl Mounted {
         connection::resend(device.as_fd())
     }
 
-    /// What has this process leave the mount to another one, which must serve by then.
+    /// Has this process leave the mount to another one, which must serve by then.
     #[must_use]
     pub fn leaver(&self) -> Leaver {
         self.leaver.clone()
@@ -207,7 +207,7 @@ impl Mounted {
         mounts::raise_read_ahead(&connection.made.device, READ_AHEAD_KILOBYTES);
         let serving = Self::serving(vfs, target, options, plan, connection);
         serving.inspect_err(|error| match error {
-            // This process may be forbidden to.
+            // This process may be forbidden to unmount.
             MountError::Forbidden(_) => {}
             _ => undo_mount(target),
         })
@@ -258,7 +258,7 @@ impl Mounted {
         let (threads, largest) = (options.threads, negotiation.max_request_bytes());
         let channels = Channels::start(&shared, devices, threads, largest).map_err(failed)?;
         heap::check_room_to_read().map_err(failed)?;
-        // A process that is confined may not make it.
+        // A confined process may not make the label.
         let _label = made.id.and_then(|id| id.label().ok());
         options.before_requests.run().map_err(MountError::Forbidden)?;
         let _ = shared.is_open.set(());
@@ -277,7 +277,7 @@ impl Mounted {
         })
     }
 
-    /// The device number that its files show, as `MAJOR:MINOR`.
+    /// The device number that the mount's files show, as `MAJOR:MINOR`.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.made.device
@@ -289,7 +289,7 @@ impl Mounted {
         &self.made
     }
 
-    /// Waits until it is unmounted, or was left to another process.
+    /// Waits until the dataset is unmounted, or was left to another process.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -357,7 +357,7 @@ fn connect(target: &Target, options: &MountOptions) -> Result<OwnedFd, MountErro
     }
 }
 
-/// After a failure, unmounts what we have mounted; a caller's mount stays.
+/// Unmounts our own mount after a failure; a caller's mount stays.
 fn undo_mount(target: &Target) {
     if let Some(directory) = target.directory() {
         let _ = mounts::unmount(directory, true);
@@ -367,7 +367,7 @@ fn undo_mount(target: &Target) {
 /// The queues of a plan that the kernel has agreed to.
 ///
 /// # Errors
-/// They cannot be registered, or the transport is io_uring and there is no plan: the mount cannot be used.
+/// The queues cannot be registered, or the transport is io_uring and there is no plan: the mount cannot be used.
 fn queues(
     shared: &Arc<Shared>,
     device: &Device,
@@ -382,13 +382,13 @@ fn queues(
         None => Ok(None),
     };
     started.map_err(|(why, errno)| {
-        // Threads of queues that were registered end once it is unmounted.
+        // Threads of queues that were registered end once the dataset is unmounted.
         let _ = shared.is_open.set(());
         MountError::Transport(why, errno)
     })
 }
 
-/// What a mount can do without; the log says what it lacks then.
+/// A thread that a mount can do without; the log says what the mount `lacks` then.
 fn helper<T>(lacks: &str, started: io::Result<T>) -> Option<T> {
     started.inspect_err(|error| tracing::warn!("{lacks}: {error}")).ok()
 }
@@ -428,7 +428,7 @@ fn mount_directly(target: &Path, options: &MountOptions) -> Result<Option<OwnedF
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(e) => {
             let hint = match e.raw_os_error() {
-                // It may well be; the limit is named elsewhere.
+                // The module may well be loaded; the limit is named elsewhere.
                 Some(libc::EMFILE | libc::ENFILE) => "",
                 _ => "; is the fuse module loaded (modprobe fuse)?",
             };
@@ -492,7 +492,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Whether the kernel forbids mounting to this process, and fusermount3 is not installed or was forbidden it too.
+/// Whether the kernel forbids mounting to this process, and fusermount3 is not installed or may not mount either.
 fn is_forbidden(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.to_string().contains(Errno::EPERM.desc())
 }

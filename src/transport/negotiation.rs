@@ -1,4 +1,4 @@
-//! What a mount asks of the kernel in INIT, and what the kernel grants. Imports `options` and `wire`.
+//! The flags that a mount asks the kernel for in INIT, and the kernel's grants. Imports `options` and `wire`.
 
 use super::options::Readdirplus;
 use super::wire::{InitIn, InitOut, init};
@@ -13,10 +13,10 @@ pub const MAX_BACKGROUND: u16 = 128;
 /// The version of the protocol that we speak.
 const MAJOR: u32 = 7;
 const MINOR: u32 = 40;
-/// That of Linux 5.4, the oldest whose messages are all laid out as ours.
+/// The version of Linux 5.4, the oldest one whose messages are all laid out as ours.
 const LEAST_MINOR: u32 = 31;
 
-/// What is asked of the kernel in INIT, and what it has granted.
+/// The wishes of a mount in INIT, and the kernel's grants.
 #[derive(Default)]
 pub(super) struct Negotiation {
     /// The largest single request.
@@ -30,7 +30,7 @@ pub(super) struct Negotiation {
     resend: AtomicBool,
 }
 
-/// What the kernel has granted to a process, for the one that serves after it.
+/// The kernel's grants to a process, for the next one that serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Granted {
@@ -43,9 +43,9 @@ pub struct Granted {
 /// The kernel speaks another version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unsupported {
-    /// A later one: it is told ours, and sends INIT again.
+    /// A later version: the kernel is told ours, and sends INIT again.
     TooNew(Box<InitOut>),
-    /// One that is too old.
+    /// A version that is too old.
     TooOld,
 }
 
@@ -54,7 +54,7 @@ impl Negotiation {
         Self { max_request_bytes, readdirplus, wants_uring, ..Self::default() }
     }
 
-    /// What another process was granted, who has served the mount before.
+    /// The grants to the process that has served the mount before.
     pub(super) fn resumed(granted: Granted) -> Self {
         let Granted { max_request_bytes, no_open, no_opendir, .. } = granted;
         Self {
@@ -66,8 +66,8 @@ impl Negotiation {
         }
     }
 
-    /// What another process needs that is to serve after this one; `None` if none can: the kernel must send again what
-    /// this one has taken, and knows nothing of what is in its rings.
+    /// The grants for a process that is to serve after this one; `None` if no process can: the kernel must send again the
+    /// requests that this one has taken, and knows nothing of requests in its rings.
     pub(super) fn granted(&self) -> Option<Granted> {
         let can_resume = self.resend.load(Ordering::Relaxed) && !self.uring();
         can_resume.then(|| Granted {
@@ -93,7 +93,7 @@ impl Negotiation {
         self.no_open.load(Ordering::Relaxed)
     }
 
-    /// As [`Negotiation::no_open`], of directories.
+    /// As [`Negotiation::no_open`], for directories.
     pub(super) fn no_opendir(&self) -> bool {
         self.no_opendir.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Negotiation {
         self.max_request_bytes.min(most)
     }
 
-    /// The answer to INIT; notes what is granted.
+    /// The answer to INIT; notes the grants.
     ///
     /// # Errors
     /// See [`Unsupported`].
@@ -169,7 +169,7 @@ impl Negotiation {
     }
 }
 
-/// Whether to do without what Linux 6.9 brought for mounts that outlive their daemon. With the feature `test-hooks`, a
+/// Whether to do without the feature of Linux 6.9 for mounts that outlive their daemon. With the feature `test-hooks`, a
 /// variable says so, and older kernels can be tried and measured on any kernel.
 fn is_to_act_as_older() -> bool {
     cfg!(feature = "test-hooks") && std::env::var_os("FFRFS_TEST_NO_RESEND").is_some()

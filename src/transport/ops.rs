@@ -21,10 +21,10 @@ pub(super) struct Ops {
     told_closes: AtomicU32,
 }
 
-/// Who sent a request, and when it came.
+/// The sender of a request, and the time when it came.
 #[derive(Clone, Copy)]
 pub(super) struct Caller {
-    /// The thread that asks; 0: the kernel itself.
+    /// The thread that asks; 0 for the kernel itself.
     pub(super) pid: u32,
     /// When the request was taken up.
     pub(super) start: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Caller {
 
 /// The answer to GETXATTR and READLINK.
 pub(super) enum Value {
-    /// How many bytes it has: the caller asked with size 0.
+    /// The length of the value: the caller asked with size 0.
     Length(u32),
     /// The bytes.
     Bytes(Vec<u8>),
@@ -43,8 +43,8 @@ pub(super) enum Value {
 /// The answer to a request that the kernel need not send again.
 const ENOSYS: Errno = Errno(libc::ENOSYS);
 
-/// The kernel tells of the closes of all files or of none, and asks at each some 10 µs. So many of samples are worth it that
-/// who writes announcements hears of a last line that is wrong.
+/// The number of closes of samples that the kernel tells of, some 10 µs each. It tells of the closes of all files or of none,
+/// and programs that write announcements should be told of a wrong last line.
 const TOLD_CLOSES: u32 = 10_000;
 
 impl Ops {
@@ -54,7 +54,7 @@ impl Ops {
         invalidator: Arc<Invalidator>,
         options: &MountOptions,
     ) -> Self {
-        // Of a read-only mount nobody writes to the file of announcements.
+        // In a read-only mount no program writes to the file of announcements.
         let told_closes = AtomicU32::new(if options.read_only { 0 } else { TOLD_CLOSES });
         Self { vfs, negotiation, invalidator, has_xattrs: options.xattrs, told_closes }
     }
@@ -64,7 +64,7 @@ impl Ops {
         &self.vfs
     }
 
-    /// Begins to trace a request if somebody reads the trace.
+    /// Begins to trace a request if the trace is being read.
     pub(super) fn trace(&self, caller: Caller, operation: Operation, ino: u64) -> Traced {
         match self.vfs.trace().is_on() && !self.vfs.is_control(ino) {
             true => self
@@ -76,7 +76,7 @@ impl Ops {
         }
     }
 
-    /// Counts a request before its answer is sent: whoever has the answer finds it in the counters.
+    /// Counts a request before its answer is sent: a program that has the answer finds it in the counters.
     fn count<T>(
         &self,
         caller: Caller,
@@ -137,7 +137,7 @@ impl Ops {
         self.count(caller, Operation::Readlink, ino, self.vfs.readlink(ino))
     }
 
-    /// Gives the flags to answer with, of [`fopen`]; or ENOSYS, after which the kernel opens files itself.
+    /// Returns the flags to answer with, of [`fopen`]; or ENOSYS, after which the kernel opens files itself.
     pub(super) fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u32, Errno> {
         let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
         let allowed = if reads { Ok(()) } else { self.vfs.open_for_writing(ino) };
@@ -148,7 +148,7 @@ impl Ops {
         }
     }
 
-    /// As [`Ops::open`], of a directory.
+    /// As [`Ops::open`], for a directory.
     pub(super) fn opendir(&self, caller: Caller, ino: u64) -> Result<u32, Errno> {
         self.count(caller, Operation::Opendir, ino, Ok(()))?;
         match self.negotiation.no_opendir() {
@@ -157,7 +157,7 @@ impl Ops {
         }
     }
 
-    /// Gives the number of bytes written.
+    /// Returns the number of bytes that were written.
     pub(super) fn write(
         &self,
         caller: Caller,
@@ -244,7 +244,7 @@ impl Ops {
         self.count_at(caller, Operation::Lseek, (ino, offset), found)
     }
 
-    /// Announcements and settings; and Python asks each file that it opens whether it is a terminal.
+    /// Takes announcements and settings. Python asks each file that it opens whether it is a terminal, too.
     pub(super) fn ioctl(
         &self,
         caller: Caller,
@@ -257,8 +257,8 @@ impl Ops {
         self.count(caller, Operation::Other, ino, taken)
     }
 
-    /// FLUSH, at a close: who closes the file of announcements hears of a last line that is wrong. Once it is answered ENOSYS, the
-    /// kernel sends it for no file any more, so that no close costs a request.
+    /// Answers FLUSH, at a close: a program that closes the file of announcements is told of a wrong last line. Once FLUSH is
+    /// answered ENOSYS, the kernel sends it for no file any more, so that no close costs a request.
     pub(super) fn flush(&self, caller: Caller, ino: u64) -> Result<(), Errno> {
         if self.vfs.is_control(ino) {
             return self.count(caller, Operation::Flush, ino, self.vfs.flush(ino));
@@ -269,8 +269,8 @@ impl Ops {
         told.map(drop).map_err(|_| ENOSYS)
     }
 
-    /// FSYNC, FSYNCDIR: nothing is ever dirty. ACCESS: the kernel checks permissions itself
-    /// (`default_permissions`). LISTXATTR: no attribute is listed. Answered ENOSYS, the kernel does not send them again.
+    /// FSYNC, FSYNCDIR: no file is ever dirty. ACCESS: the kernel checks permissions itself (`default_permissions`). LISTXATTR:
+    /// no attribute is listed. Answered ENOSYS, the kernel does not send them again.
     pub(super) fn not_needed(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
         let operation = match opcode {
             op::ACCESS => Operation::Access,
@@ -281,7 +281,7 @@ impl Ops {
         ENOSYS
     }
 
-    /// Refuses what would change something with EROFS, and an unknown operation with ENOSYS.
+    /// Refuses an operation that would change the file system with EROFS, and an unknown one with ENOSYS.
     pub(super) fn refuse(&self, caller: Caller, opcode: u32, ino: u64) -> Errno {
         let errno = match opcode {
             op::SYMLINK
@@ -298,7 +298,7 @@ impl Ops {
     }
 }
 
-/// The attributes of what was looked up, and how long the kernel may keep them.
+/// The attributes of the entry that was looked up, and how long the kernel may keep them.
 pub(super) fn entry(found: &Lookup) -> (&Attr, Duration) {
     match found {
         Lookup::Found(attr) => (attr, FOREVER),
@@ -307,7 +307,7 @@ pub(super) fn entry(found: &Lookup) -> (&Attr, Duration) {
     }
 }
 
-/// Size 0 asks for the value's size.
+/// The value, or its length if `size` is 0.
 fn sized(value: Vec<u8>, size: u32) -> Result<Value, Errno> {
     match u32::try_from(value.len()) {
         Ok(length) if size == 0 => Ok(Value::Length(length)),

@@ -44,7 +44,7 @@ pub struct MountOptions {
     pub xattrs: bool,
     /// Whether listings give attributes.
     pub readdirplus: Readdirplus,
-    /// How requests come.
+    /// How requests come from the kernel.
     pub transport: Transport,
     /// Memory for requests that come through io_uring, in bytes.
     pub request_bytes: u64,
@@ -52,13 +52,13 @@ pub struct MountOptions {
     pub threads: usize,
     /// Threads for reads that must wait.
     pub workers: usize,
-    /// What is done before the first request.
+    /// The action before the first request.
     pub before_requests: BeforeRequests,
 }
 
 type Confine = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// Called once, when all threads and rings of a mount exist, and no request has been taken.
+/// An action that is called once, when all threads and rings of a mount exist, and no request has been taken.
 #[derive(Clone, Default)]
 pub struct BeforeRequests(Option<Arc<Confine>>);
 

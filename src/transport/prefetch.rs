@@ -1,4 +1,4 @@
-//! The prefetch thread: it asks the vfs which spans to fetch, reads many of them at a time, and has those that belong
+//! The prefetch thread: it asks the vfs which spans to fetch, reads many of them at a time, and has the samples that belong
 //! into the kernel's page cache stored there.
 //!
 //! The kernel locks the page of a read request until the request is answered, and that answer may wait for the
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The pause between two checks for a last prefetch hint that has no newline, and for room.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The same for room, after so many checks in vain.
+/// The pause between two checks for room, after [`VAIN_CHECKS`] checks in vain.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 const VAIN_CHECKS: u32 = 20;
 /// How long the end of a mount waits for reads that are under way.
@@ -75,7 +75,7 @@ impl Prefetcher {
         Ok(Self { wake, stop, thread })
     }
 
-    /// Ends the thread once the reads that are under way have ended; nobody waits for a source that hangs.
+    /// Ends the thread once the reads that are under way have ended; a source that hangs is not waited for.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         (self.wake)();
@@ -86,16 +86,16 @@ impl Prefetcher {
     }
 }
 
-/// How long to wait at most until the next check, after `vain` checks at which nothing had happened; `None`: until woken.
+/// How long to wait at most until the next check, after `vain` checks without an event; `None` to wait until woken.
 fn longest_pause(vfs: &Vfs, has_lines: bool, vain: u32) -> Option<Duration> {
     let pause = if has_lines || vain < VAIN_CHECKS { PAUSE } else { LONG_PAUSE };
     (has_lines || vfs.lacks_room()).then_some(pause)
 }
 
-/// Where the fetches come from, and which thread stores their samples.
+/// The source of the fetches, and the thread that stores their samples.
 struct Work {
     vfs: Arc<Vfs>,
-    /// To the thread that stores; `None` if that thread could not be started.
+    /// The channel to the thread that stores; `None` if that thread could not be started.
     stores: Option<mpsc::Sender<Vec<Delivery>>>,
 }
 

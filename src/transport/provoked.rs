@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The daemon has this variable if it may be asked: by a look-up of [`ASKS`] and what the name of the thread begins with.
+/// The variable of a daemon that may be asked: by a look-up of [`ASKS`] and the beginning of a thread's name.
 const VARIABLE: &str = "FFRFS_TEST_PANIC";
 const ASKS: &[u8] = b"panic in ";
 /// The look-up that asks for an error.
@@ -16,7 +16,7 @@ const BREAKS: &[u8] = b"break";
 static ASKED: OnceLock<String> = OnceLock::new();
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes note of a look-up that may ask for it.
+/// Notes a look-up that may ask for a failure.
 pub(super) fn note(name: &[u8]) {
     let asked = name.strip_prefix(ASKS).and_then(|thread| std::str::from_utf8(thread).ok());
     if let Some(thread) = asked
@@ -38,7 +38,7 @@ pub(super) fn panic_if_asked() {
     assert!(!ASKED.get().is_some_and(is_this), "a test asked for it");
 }
 
-/// Fails once it was asked for.
+/// Fails once a test has asked for an error.
 pub(super) fn fail_if_asked() -> io::Result<()> {
     match IS_BROKEN.load(Ordering::Relaxed) {
         true => Err(io::Error::other("a test asked for it")),

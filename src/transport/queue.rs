@@ -31,12 +31,13 @@ pub(super) struct QueueThread {
     slots: Vec<State>,
     /// Slots whose reads are in the ring.
     reading: usize,
-    /// Reads that wait until those in the ring give memory back, with their slots and requests. None, if none is in the ring.
+    /// Reads that wait until those in the ring give memory back, with their slots and requests; empty if no read is in the
+    /// ring.
     held: VecDeque<(usize, u64, Box<Task>)>,
     /// Fetches that no request waits for yet, and how many bytes of each have arrived. Their numbers in the ring follow
     /// those of the slots.
     ahead: Vec<Option<(Fetch, usize)>>,
-    /// How many more of them the threads for reads that may hang have.
+    /// How many more such fetches the threads for reads that may hang have.
     ahead_slowly: Arc<AtomicUsize>,
     ready: Arc<Ready>,
     /// A thread for file I/O that the ring does not do; it starts with the first such I/O.
@@ -154,7 +155,7 @@ impl QueueThread {
         if !reads::may_hang(store, fetch.span()) {
             return self.fetch_ahead(free, fetch, 0);
         }
-        // To begin a read of such a file, the ring asks whoever serves it, and waits for that.
+        // To begin a read of such a file, the ring asks the program or machine that serves it, and waits for the answer.
         let (vfs, count) = (Arc::clone(&self.vfs), Arc::clone(&self.ahead_slowly));
         count.fetch_add(1, Ordering::Relaxed);
         self.slow.run(move || {
@@ -187,7 +188,7 @@ impl QueueThread {
     }
 }
 
-/// A request in a slot; its answer is written over what comes with it.
+/// A request in a slot; its answer is written over the request's payload.
 struct SlotExchange<'a> {
     ring: &'a mut Ring,
     slot: usize,

@@ -9,7 +9,7 @@ use crate::store::{Arrived, Bytes, Cause, Part, Pin, Store};
 use crate::vfs::{Fetch, Span, Vfs};
 use std::io;
 
-/// A disk gives so many bytes within a fraction of a millisecond.
+/// A disk gives this many bytes within a fraction of a millisecond.
 const SHORT_BYTES: u64 = 1 << 20;
 
 /// Reads a span from the page cache or, if it `may_wait`, from the disk.
@@ -57,8 +57,8 @@ fn fetch_from(file: &File, span: &mut Span, may_wait: bool) -> Result<(), ReadEr
     fetched
 }
 
-/// Takes what [`Store::begin`] has brought: bytes go into the span, which has them all then; those in the part's file are
-/// to be read while the pin is held.
+/// Takes the result of [`Store::begin`]: bytes in memory go into the span, which is whole then; bytes in the part's file are to
+/// be read while the pin is held.
 ///
 /// # Errors
 /// There is no memory for them.
@@ -79,8 +79,8 @@ pub(super) fn is_short(store: &Store, span: &Span) -> bool {
         && matches!(store.part(span.part()).bytes(), Bytes::Local(file) if !file.may_hang())
 }
 
-/// Whether many reads may wait for long: of a part for ever, as those of [`may_hang`] and of remote objects; or for one
-/// another, as those that need the same interval decoded.
+/// Whether many reads may wait for long: for a part for ever, as with [`may_hang`] and remote objects; or for one another, as
+/// reads that need the same interval decoded.
 pub(super) fn may_wait(vfs: &Vfs) -> bool {
     let is_far = vfs.store().parts().iter().any(|part| match part.bytes() {
         Bytes::Local(file) => file.may_hang(),
@@ -121,7 +121,7 @@ pub(super) fn fetch_looked_up(vfs: &Vfs, mut ahead: Fetch) {
     vfs.land(ahead, fetched);
 }
 
-/// How [`submit`] has begun a read.
+/// The way in which [`submit`] has begun a read.
 pub(super) enum Submitted {
     /// The read is in the ring.
     Reading,
@@ -166,15 +166,15 @@ pub(super) fn submit(
     Ok(Submitted::Reading)
 }
 
-/// What the caller must do after a read through the ring.
+/// The state of a read through the ring.
 pub(super) enum Progress {
-    /// Nothing: the span has all its bytes, or the read has failed.
+    /// The read has ended: the span has all its bytes, or the read has failed.
     Ended(Result<(), ReadError>),
-    /// Call [`submit`] again, from this byte.
+    /// The caller must call [`submit`] again, from this byte.
     Partly(usize),
 }
 
-/// Takes back what [`submit`] has read.
+/// Takes back the buffer of [`submit`], with the result of the read.
 pub(super) fn ended(
     part: &Part,
     span: &mut Span,
@@ -194,7 +194,7 @@ fn progress(part: &Part, span: &Span, done: usize, result: io::Result<usize>) ->
     match result {
         Ok(0) => end(io::ErrorKind::UnexpectedEof.into()),
         Ok(bytes) if done + bytes < span.needed_bytes() => {
-            // Past the page cache, what is left must begin at a multiple again.
+            // Past the page cache, the rest must begin at a multiple again.
             let there = done + bytes;
             let more = there - there % part.alignment_bytes() as usize;
             match more > done {

@@ -4,7 +4,7 @@
 //! into these wake-ups, most of all where they wake an idle CPU. So one thread, the soloist, polls for a short time before it
 //! sleeps. The other threads rest meanwhile, as the kernel would wake those that wait in it. They come back as soon as
 //! another program sends requests, or the soloist works on one request for long. So the soloist may read from the disk
-//! itself: nobody asks for anything meanwhile, and another thread would have to be woken. Imports `connection` and `wire`.
+//! itself: no program makes a request meanwhile, and another thread would have to be woken. Imports `connection` and `wire`.
 //!
 //! The soloist is not pinned to the program's CPU, where it would cost the least: the scheduler then moves the program to
 //! the idle CPU within some thousand requests.
@@ -17,33 +17,33 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A thread begins a solo after so many requests of one program in a row.
+/// A thread begins a solo after this many requests of one program in a row.
 const FIRST_STREAK: u32 = 32;
-/// After a solo that was of no use, the next one takes so many times the requests.
+/// After a solo that was of no use, the next one takes this many times the requests.
 const STREAK_GROWTH: u32 = 4;
 const MAX_STREAK: u32 = 1 << 20;
-/// A solo of so many requests was of use, however it ended.
+/// A solo of this many requests was of use, however it ended.
 const USEFUL: u64 = 2048;
-/// A solo ends if some thread has not come to rest after so many requests.
+/// A solo ends if some thread has not come to rest after this many requests.
 const MAX_GATHERING: u64 = 1024;
-/// A request of another program outweighs so many of the one that reads; at this weight a solo ends.
+/// The weight of a request of another program, in requests of the one that reads, and the weight at which a solo ends.
 const STRANGER: u32 = 8;
 const MAX_STRANGERS: u32 = 4 * STRANGER;
-/// A program that sends so many requests before the answers, one after the other, is served faster by several threads.
+/// A program that sends this many requests before the answers, one after the other, is served faster by several threads.
 const MAX_QUEUED: u32 = 64;
 /// How long a soloist waits for a request in milliseconds, before all threads wait in the kernel.
 const IDLE_MILLISECONDS: u16 = 200;
 /// How long the other requests wait at most for a soloist that works on one.
 const PATIENCE: Duration = Duration::from_millis(4);
-/// So many times [`PATIENCE`] without a request end a solo, too.
+/// This many times [`PATIENCE`] without a request end a solo, too.
 const IDLE_LOOKS: u32 = 100;
-/// When polling takes so long, other programs want the CPU: it is not for this thread to poll on.
+/// If polling takes this long, other programs want the CPU, and this thread must not poll on.
 const CROWDED: Duration = Duration::from_millis(1);
 
 /// Whether one thread takes all requests of a connection.
 pub(super) struct Solo {
     threads: usize,
-    /// The number of the solo; 0: there is none.
+    /// The number of the solo; 0 without a solo.
     current: AtomicU64,
     /// How many requests of one program in a row begin a solo.
     streak: AtomicU32,
@@ -64,7 +64,7 @@ struct Rest {
 }
 
 impl Solo {
-    /// For a connection whose requests `threads` threads take.
+    /// The state of a connection whose requests `threads` threads take.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             threads,
@@ -84,7 +84,7 @@ impl Solo {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Begins a solo, and gives its number; `None`: there is one, or no other thread.
+    /// Begins a solo, and returns its number; `None` if there is a solo, or no other thread.
     fn begin(&self) -> Option<u64> {
         let mut rest = self.lock();
         if self.threads < 2 || self.current() != 0 {
@@ -140,12 +140,12 @@ impl Solo {
 #[derive(Default)]
 struct Guard {
     progress: u64,
-    /// How often it was the same.
+    /// How often `progress` was the same in a row.
     looks: u32,
 }
 
 impl Guard {
-    /// Whether the soloist works on one request for long, or has none.
+    /// Whether the soloist works on one request for long, or gets no request.
     fn ends_solo(&mut self, progress: u64) -> bool {
         let is_same = self.progress == progress;
         self.looks = if is_same { self.looks + 1 } else { 0 };
@@ -182,7 +182,7 @@ struct Own {
 enum Stop {
     /// No request comes.
     Idle,
-    /// It is of no use.
+    /// The solo is of no use.
     Useless,
 }
 
@@ -191,7 +191,8 @@ impl<'a> Taker<'a> {
         Self { solo, program: 0, streak: 0, own: None }
     }
 
-    /// Waits until this thread may read a request, at once if there is no solo. `is_over`: it is to take no more.
+    /// Waits until this thread may read a request, at once if there is no solo. `is_over`: the thread is to take no more
+    /// requests.
     pub(super) fn wait(&mut self, device: &Device, is_over: &AtomicBool) {
         if let Some(own) = &mut self.own {
             match own.wait(self.solo, device) {
@@ -204,7 +205,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Notes a request that this thread has taken. `program` is 0 for those that come for no program, and for those of
+    /// Notes a request that this thread has taken. `program` is 0 for requests that come for no program, and for those of
     /// programs that cannot be told apart, in other PID namespaces.
     pub(super) fn took(&mut self, opcode: u32, program: u32) {
         let is_same = match program {
@@ -227,7 +228,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Whether the others rest, so that this thread may wait for a disk: a solo ends if that takes long.
+    /// Whether the other threads rest, so that this one may wait for a disk: a solo ends if the wait takes long.
     pub(super) fn is_alone(&self) -> bool {
         self.own.as_ref().is_some_and(|own| own.is_alone)
     }
@@ -276,7 +277,7 @@ impl Own {
         solo.progress.store(self.progress() | 1, Ordering::Relaxed);
     }
 
-    /// Differs from request to request, and from solo to solo.
+    /// A number that differs from request to request, and from solo to solo.
     fn progress(&self) -> u64 {
         self.number << 40 | self.requests << 1
     }

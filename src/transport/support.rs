@@ -5,12 +5,12 @@ use crate::io::process::procfs;
 use crate::io::ring;
 use std::{fmt, fs, io};
 
-/// Why something cannot be used, and how to change that.
+/// The reason why a feature cannot be used, and the way to change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What is wrong.
+    /// The reason.
     pub why: String,
-    /// What to do.
+    /// The advice.
     pub cure: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What the kernel says of itself and of this process. A text that cannot be read is empty.
+/// The kernel's facts about itself and this process. A text that cannot be read is empty.
 #[derive(Debug, Default)]
 struct Facts {
     /// `uname -r`.
@@ -98,7 +98,7 @@ fn no_handover(release: &str) -> Option<Obstacle> {
     is_before(release, (6, 9)).then(|| Obstacle::new(why(), "that came with Linux 6.9"))
 }
 
-/// Why the fuse module has no parameter enable_uring.
+/// The reason why the fuse module has no parameter enable_uring.
 fn no_parameter(facts: &Facts) -> Obstacle {
     let release = &facts.release;
     if is_before(release, (6, 14)) {
@@ -127,7 +127,7 @@ fn is_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Why io_uring_setup(2) failed.
+/// The reason why io_uring_setup(2) failed.
 fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden(error, facts),
@@ -157,7 +157,8 @@ fn no_ring(error: &io::Error, facts: &Facts) -> Obstacle {
     }
 }
 
-/// Who forbids io_uring: the sysctl if its value does, else a seccomp filter if there is one, else a security module.
+/// The obstacle that forbids io_uring: the sysctl if its value does, else a seccomp filter if there is one, else a security
+/// module.
 fn forbidden(error: &io::Error, facts: &Facts) -> Obstacle {
     let sysctl = facts.disabled.trim();
     match sysctl {

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 const SAMPLES: usize = 40;
 const SAMPLE_BYTES: usize = 100_000;
-/// For a test that waits for the deadline; enough for the container's table, which the store answers at once.
+/// The patience in a test that waits for the deadline; enough for the container's table, which the store answers at once.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a silent request is left waiting where the clock must not decide what else arrives.
+/// How long a silent request waits if the clock must not decide whether other answers arrive.
 const SILENCE: Duration = Duration::from_millis(100);
 
 fn content(sample: usize) -> Vec<u8> {
@@ -43,12 +43,12 @@ fn fate_of(sample: usize) -> Fate {
     }
 }
 
-/// A mount in this process; it goes with this.
+/// A mount in this process; it is unmounted when this value is dropped.
 struct Mount {
     directory: tempfile::TempDir,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
     store: Arc<Faraway>,
-    /// Unmounts if this process is killed.
+    /// A process that unmounts if this process is killed.
     guard: Child,
 }
 
@@ -61,7 +61,7 @@ fn guard(directory: &Path) -> Child {
 }
 
 impl Mount {
-    /// `None`: the host does not have this transport.
+    /// Mounts the part; `None` if the host does not have this transport.
     fn new(transport: Transport, patience: Duration) -> Option<Self> {
         if transport == Transport::Uring && super::uring_support(16 << 20, 1).is_err() {
             skip("the host has no FUSE over io_uring");
@@ -132,7 +132,7 @@ fn check(path: &Path, sample: usize) {
     }
 }
 
-/// Runs `work`, while the silent requests of `store` end again and again.
+/// Runs `work`, and ends the silent requests of `store` again and again meanwhile.
 fn with_silence_ending(store: &Faraway, work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let worker = scope.spawn(work);
@@ -156,7 +156,7 @@ fn every_sample_is_right_or_eio(transport: Transport) {
                 });
             }
         });
-        // What the machine has lost comes again; no zeros of the cache file are shown.
+        // Evicted bytes come again; no zeros of the cache file are shown.
         mount.store.evict();
         let demands = mount.store.demands();
         for sample in (SAMPLES / 2..SAMPLES).rev().filter(|s| fate_of(*s) != Fate::Silent) {
@@ -174,7 +174,7 @@ fn a_read_without_an_answer_fails_at_the_deadline(transport: Transport) {
 
 fn a_store_that_hangs_keeps_nobody_else_waiting(transport: Transport) {
     let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
-    // More readers than there are threads and workers.
+    // More readers than there are threads and workers to serve them.
     let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
     let stuck: Vec<_> = silent
         .map(|sample| {
@@ -194,7 +194,7 @@ fn a_store_that_hangs_keeps_nobody_else_waiting(transport: Transport) {
     }
 }
 
-/// What a program reads goes through the page cache: it waits for a page there, which a signal that kills it ends.
+/// A program's read goes through the page cache: it waits for a page there, and a signal that kills the program ends the wait.
 fn a_killed_program_goes_away_while_the_store_hangs(transport: Transport) {
     let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
     let silent = (0..SAMPLES).find(|sample| fate_of(*sample) == Fate::Silent).unwrap();
@@ -208,10 +208,10 @@ fn a_killed_program_goes_away_while_the_store_hangs(transport: Transport) {
     assert!(mount.store.unanswered() > 0, "the store hangs still");
 }
 
-/// With `O_DIRECT` the kernel waits for the answer whatever happens, and tells nobody of the signal.
+/// With `O_DIRECT` the kernel waits for the answer in any case, and does not tell the daemon of the signal.
 fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(transport: Transport) {
     let mut times = Vec::new();
-    // Others may use the CPUs: the best of some, and of more if they do.
+    // Other processes may use the CPUs: the best of several times counts, and of more if all are long.
     for _ in 0..4 {
         let Some(mount) = Mount::new(transport, LONG_PATIENCE) else { return };
         times.extend(times_to_go_away(&mount));
@@ -222,7 +222,7 @@ fn a_killed_program_that_reads_directly_goes_away_while_the_store_hangs(transpor
     panic!("{times:?}");
 }
 
-/// How long programs live on that are killed while they read silent samples directly.
+/// How long programs live on after they are killed while they read silent samples directly.
 fn times_to_go_away(mount: &Mount) -> Vec<Duration> {
     let silent = (0..SAMPLES).filter(|sample| fate_of(*sample) == Fate::Silent);
     let mut times = Vec::new();

@@ -23,14 +23,14 @@ pub(super) fn spawn<T: Send + 'static>(
     })
 }
 
-/// The pause before a thread is tried again that could not be started: a limit may be raised, or others end.
+/// The pause before a thread that could not be started is tried again: a limit may be raised, or other threads end.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Threads of one kind, which are started once there is something to do for them.
+/// Threads of one kind, which are started once there is work for them.
 pub(super) struct Crew {
-    /// They are called `ffrfs-NAME-0` and so on.
+    /// The threads are called `ffrfs-NAME-0` and so on.
     name: &'static str,
-    /// What they do, in a word.
+    /// The work of the threads, in a word.
     does: &'static str,
     wanted: usize,
     running: AtomicUsize,
@@ -43,8 +43,8 @@ impl Crew {
         Self { name, does, wanted, running: AtomicUsize::new(0), failed: Mutex::default() }
     }
 
-    /// Starts the threads that are lacking, with what each does, unless one could not be started just now. Gives how many
-    /// run.
+    /// Starts the missing threads, each with a function that `work` returns, unless one could not be started just now. Returns
+    /// how many run.
     pub(super) fn start<W: FnOnce() + Send + 'static>(&self, work: impl Fn() -> W) -> usize {
         if self.running.load(Ordering::Acquire) < self.wanted {
             self.start_lacking(work);
@@ -58,7 +58,7 @@ impl Crew {
             return;
         }
         for number in self.running.load(Ordering::Acquire)..self.wanted {
-            // Buffers need what is left more than another thread does.
+            // Buffers need the remaining memory more than another thread does.
             let started = heap::check_room_to_read()
                 .and_then(|()| spawn(format!("ffrfs-{}-{number}", self.name), work()));
             if let Err(error) = started {

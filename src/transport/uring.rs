@@ -18,16 +18,15 @@ use std::thread::JoinHandle;
 
 /// How many requests of a CPU may be under way.
 const DEPTH: usize = 16;
-/// How many reads of a CPU may wait for a source beside these, and those of all CPUs, so that names are answered
-/// meanwhile. The kernel gives out the slot that was used last: their memory is used only while so many reads wait, and given
-/// back after that.
+/// How many further reads of a CPU, and of all CPUs, may wait for a source, so that names are answered meanwhile. The kernel
+/// gives out the slot that was used last: the memory of these reads is used only while so many wait, and given back after that.
 const WAITING: usize = 512;
 const MAX_WAITING: usize = 4096;
 /// The payload of the largest request that we ask for, and the smallest payload that the kernel accepts.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MIN_PAYLOAD_BYTES: usize = 128 << 10;
 
-/// What a thread's stack takes of the address space, and how many threads a mount has beside those that serve requests.
+/// The address space of a thread's stack, and the number of threads of a mount besides those that serve requests.
 const STACK_BYTES: usize = 2 << 20;
 const OTHER_THREADS: usize = 6;
 
@@ -44,7 +43,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// How many queues have a CPU that this process may use, and how many have not.
+    /// The number of queues whose CPU this process may use, and of the other queues.
     fn pinned_and_spare(&self) -> (usize, usize) {
         let pinned = self.queues.iter().flatten().count();
         (pinned, self.queues.len() - pinned)
@@ -59,7 +58,7 @@ impl Plan {
     /// Looks whether this process may have the address space that the queues take, with all threads of a mount.
     ///
     /// # Errors
-    /// It may not.
+    /// The address space is too small.
     pub(super) fn check_room(&self, threads: usize) -> Result<(), Obstacle> {
         let (pinned, spare) = self.pinned_and_spare();
         let slots = pinned * (self.depth + self.waiting) + spare * (1 + self.waiting);
@@ -84,7 +83,7 @@ impl Plan {
 /// may wait for long.
 ///
 /// # Errors
-/// Why this host does not support the transport, and what to do, in one line.
+/// This host does not support the transport: the error says why, and what to do, in one line.
 pub(super) fn plan(memory_bytes: u64, may_wait: bool) -> Result<Plan, Obstacle> {
     support::fuse_over_io_uring()?;
     let unreadable = |what: &str| Obstacle::new(what, "check that /proc and /sys are mounted");
@@ -99,8 +98,7 @@ pub(super) fn plan(memory_bytes: u64, may_wait: bool) -> Result<Plan, Obstacle> 
 /// Describes the queues that a mount with `memory_bytes` for requests and `threads` for /dev/fuse would have on this host.
 ///
 /// # Errors
-/// Why this host does not support FUSE-over-io_uring, or this process has no room for it, so that `transport=auto` uses
-/// /dev/fuse.
+/// This host does not support FUSE-over-io_uring, or this process has no room for it, so that `transport=auto` uses /dev/fuse.
 pub fn uring_support(memory_bytes: u64, threads: usize) -> Result<String, Obstacle> {
     let plan = plan(memory_bytes, false)?;
     plan.check_room(threads)?;
@@ -146,7 +144,7 @@ impl Queues {
     /// Starts to serve `device`, whose INIT has agreed on io_uring. The kernel holds all requests back until it has
     /// all queues: if this fails, the caller must unmount.
     pub(super) fn start(shared: &Arc<Shared>, device: &impl AsFd, plan: &Plan) -> io::Result<Self> {
-        // What each thread serves: its queues, the slots of each, and its CPU.
+        // The share of each thread: its queues, the slots of each, and its CPU.
         let depth = |keeping| Depth { all: keeping + plan.waiting, keeping };
         let mut shares: Vec<(Vec<u16>, Depth, Option<usize>)> = Vec::new();
         let mut spare = Vec::new();

@@ -31,7 +31,7 @@ impl Watch {
                 let Some(vfs) = watched.upgrade() else { return };
                 let checked = vfs.check_containers();
                 drop(vfs);
-                // What was dropped after the last check, too: an answer may have been on its way then.
+                // Attributes that were dropped after the last check are dropped again: an answer may have been on its way then.
                 drop_attributes(&device, &outdated);
                 outdated = checked.outdated_inodes;
                 drop_attributes(&device, &outdated);
@@ -51,7 +51,7 @@ impl Watch {
         Ok(Self { stop, thread })
     }
 
-    /// Lets the thread end; it may be waiting for a file server that does not answer, so nobody waits for it.
+    /// Lets the thread end; it may be waiting for a file server that does not answer, so it is not waited for.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.unpark();

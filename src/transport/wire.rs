@@ -134,7 +134,7 @@ structures! {
     /// That many [`ForgetOne`] follow.
     BatchForgetIn { count: u32, dummy: u32 }
     ForgetOne { nodeid: u64, nlookup: u64 }
-    /// Which request is interrupted.
+    /// The request that is interrupted.
     InterruptIn { unique: u64 }
     /// The bytes follow.
     NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
@@ -161,7 +161,7 @@ structures! {
     LseekOut { offset: u64 }
 }
 
-/// What `stat` recommends as size of a read: large enough that a small file takes one.
+/// The size of a read that `stat` recommends: large enough that a small file takes one read.
 pub(super) const PREFERRED_READ_BYTES: u32 = 64 << 10;
 
 const S_IFDIR: u32 = 0o040_000;
@@ -226,7 +226,7 @@ impl EntryOut {
 }
 
 impl StatfsOut {
-    /// Of a file system without free space.
+    /// The totals of a file system without free space.
     pub(super) fn new(totals: &vfs::Totals) -> Self {
         let (blocks, files) = (totals.bytes.div_ceil(BLOCK_BYTES.into()), totals.files);
         let (bsize, namelen, frsize) = (PREFERRED_BLOCK_BYTES, MAX_NAME_BYTES, BLOCK_BYTES);
@@ -267,8 +267,8 @@ impl<'a> Out<'a> {
         self.bytes(structure.as_bytes());
     }
 
-    /// Writes a directory entry, in a [`Direntplus`] if `attr` is given with the time that it is valid for.
-    /// False, and nothing is written, if that does not fit into `limit` bytes in all.
+    /// Writes a directory entry, in a [`Direntplus`] if `attr` is given with the time that it is valid for. Returns false, and
+    /// writes nothing, if the entry does not fit into `limit` bytes in all.
     pub(super) fn entry(
         &mut self,
         limit: usize,

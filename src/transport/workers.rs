@@ -9,7 +9,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(super) struct Workers {
     crew: Crew,
     jobs: Sender<Job>,
-    /// Where the threads take them from.
+    /// The end from which the threads take jobs.
     taken: Receiver<Job>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bit a sample.
+/// One bit for each number, such as a sample's.
 pub(super) struct Bits(Vec<AtomicU64>);
 
 impl Bits {
@@ -18,7 +18,7 @@ impl Bits {
         self.word(bit).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Sets a bit, and tells whether it was not set. Writes only then, so that a hot word stays shared among
+    /// Sets a bit, and tells whether it was clear. Writes only if it was, so that a hot word stays shared among
     /// CPUs.
     pub(super) fn set(&self, bit: u64) -> bool {
         let mask = 1 << (bit % 64);
@@ -29,7 +29,7 @@ impl Bits {
     /// Clears all bits, and calls `each` with those that were set.
     pub(super) fn take_each(&self, mut each: impl FnMut(u64)) {
         for (number, word) in self.0.iter().enumerate() {
-            // Most words are empty, and stay shared among CPUs.
+            // Most words are 0: they are only read, and stay shared among CPUs.
             if word.load(Ordering::SeqCst) == 0 {
                 continue;
             }

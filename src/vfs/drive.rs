@@ -1,4 +1,4 @@
-//! The one loop that follows a read's steps to its answer, and what a driver must be able to do for it.
+//! The one loop that follows a read's steps to its answer, and the methods that a driver must have for it.
 //!
 //! | driver | fetches | works | waits for a leader by |
 //! | --- | --- | --- | --- |
@@ -13,47 +13,47 @@ use crate::io::ReadError;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, mpsc};
 
-/// What a read asks for.
+/// The file and the bytes that a read asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The inode.
     pub ino: u64,
-    /// The first byte of the file.
+    /// The first byte that is read, as an offset in the file.
     pub offset_bytes: u64,
-    /// How many bytes at most.
+    /// The most bytes that are read.
     pub length_bytes: u64,
 }
 
 /// Takes one read through its steps. A method breaks with the output when the driver has put the read aside
-/// to go on later (with [`drive`]), and else continues with what the next step needs.
+/// to go on later (with [`drive`]), and else continues with the driver and the task for the next step.
 pub trait Driver: Sized {
-    /// What [`drive`] returns.
+    /// The value that [`drive`] returns.
     type Output;
 
     /// The file system that is read.
     fn vfs(&self) -> &Vfs;
 
-    /// What is asked for: a read that waited for another one begins anew.
+    /// The request of the read: a read that waited for another one begins anew with it.
     fn request(&self) -> ReadRequest;
 
-    /// Fetches [`Task::span`]. [`ReadError::WouldBlock`] asks the machine what to wait for; a task that
-    /// [`Task::waits`] is fetched from storage.
+    /// Fetches [`Task::span`]. After [`ReadError::WouldBlock`] the step machine decides which bytes to wait for; a task
+    /// that [`Task::waits`] is fetched from storage.
     fn fetch(self, task: Task) -> ControlFlow<Self::Output, (Self, Task, Result<(), ReadError>)>;
 
-    /// Has [`Task::work`] done where the thread may block or be busy: file I/O beside the containers, and decoding.
+    /// Calls [`Task::work`] on a thread that may block or be busy: file I/O beside the containers, and decoding.
     fn work(self, task: Task) -> ControlFlow<Self::Output, (Self, Task)>;
 
-    /// Waits until `read` has ended; a thread that serves others is not held for it.
+    /// Waits until `read` has ended; a thread that serves other requests does not block meanwhile.
     fn follow(self, read: Arc<InFlightRead>) -> ControlFlow<Self::Output, Self>;
 
-    /// Keeps the task until `turn` has ended; a thread that serves others is not held for it.
+    /// Keeps the task until `turn` has ended; a thread that serves other requests does not block meanwhile.
     fn await_turn(
         self,
         task: Task,
         turn: Arc<InFlightRead>,
     ) -> ControlFlow<Self::Output, (Self, Task)>;
 
-    /// Gives the answer, and takes its memory back with [`Vfs::finish`].
+    /// Sends the answer, and takes its memory back with [`Vfs::finish`].
     fn answer(self, reply: Reply) -> Self::Output;
 }
 
@@ -155,7 +155,7 @@ fn wait_for(read: &InFlightRead) {
     read.when_ended(move || {
         let _ = ended.send(());
     });
-    // An in-flight read ends whatever becomes of its leader: the message comes.
+    // An in-flight read ends even if its leader fails: the message comes.
     let _ = end.recv();
 }
 

@@ -11,9 +11,9 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Bytes that cannot be read, or fail their check.
     pub const EIO: Self = Self(libc::EIO);
-    /// The store does not let us read.
+    /// The store denies the read, or the mount is closed to the user who asks.
     pub const EACCES: Self = Self(libc::EACCES);
-    /// The reader was interrupted.
+    /// The read was interrupted.
     pub const EINTR: Self = Self(libc::EINTR);
     /// No such name.
     pub const ENOENT: Self = Self(libc::ENOENT);
@@ -21,25 +21,25 @@ impl Errno {
     pub const EISDIR: Self = Self(libc::EISDIR);
     /// A file where a directory is needed.
     pub const ENOTDIR: Self = Self(libc::ENOTDIR);
-    /// What was written makes no sense.
+    /// An argument, or written text, that makes no sense.
     pub const EINVAL: Self = Self(libc::EINVAL);
-    /// No such request for this file.
+    /// An ioctl that this file does not have.
     pub const ENOTTY: Self = Self(libc::ENOTTY);
-    /// No room at the moment.
+    /// A queue or a cache has no room at the moment.
     pub const ENOSPC: Self = Self(libc::ENOSPC);
-    /// The kernel can do this itself.
+    /// A request that the kernel can do itself.
     pub const ENOSYS: Self = Self(libc::ENOSYS);
-    /// No data, or no hole, from there on.
+    /// No data, or no hole, from the offset on.
     pub const ENXIO: Self = Self(libc::ENXIO);
-    /// Everything is read-only.
+    /// The file, or the whole mount, is read-only.
     pub const EROFS: Self = Self(libc::EROFS);
     /// No such extended attribute.
     pub const ENODATA: Self = Self(libc::ENODATA);
-    /// No such kind of extended attributes.
+    /// No extended attributes of this kind.
     pub const EOPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The caller's buffer is too small.
     pub const ERANGE: Self = Self(libc::ERANGE);
-    /// An inode that was never given out, or is gone; an object that is not the version that was opened.
+    /// An inode that was never given out, or is gone; an object that is gone, or not the version that was opened.
     pub const ESTALE: Self = Self(libc::ESTALE);
 }
 
@@ -63,7 +63,7 @@ impl From<&ReadError> for Errno {
     fn from(error: &ReadError) -> Self {
         match error {
             ReadError::Io(error) => StoreError::of(error).map_or(Self::EIO, Self::from),
-            // Truncated files and failing disks: whoever reads is told that the bytes are not to be had.
+            // Truncated files and failing disks: the reader learns that the bytes cannot be read.
             ReadError::WouldBlock | ReadError::Absent | ReadError::Changed(_) => Self::EIO,
         }
     }

@@ -1,4 +1,4 @@
-//! [`Vfs`]: what the transports, the tools and the daemon call. It wires the parts and holds nothing else.
+//! [`Vfs`]: the methods that the transports, the tools and the daemon call. It wires the modules and has no state of its own.
 
 mod ahead;
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Puts a dataset and its names together.
+    /// Makes the file system of a dataset and its names.
     ///
     /// # Panics
     /// `store` lacks a part that the dataset lies in.
@@ -73,17 +73,17 @@ impl Vfs {
         Self { samples, namespace, prefetch, reader, control, trace }
     }
 
-    /// Says how requests come, and how much memory they take until the unmount. The first call counts.
+    /// Sets the transport's name, and the memory that requests take until the unmount, in bytes. The first call counts.
     pub fn set_transport(&self, name: &'static str, request_bytes: u64) {
         self.control.tuning().set_transport(name, request_bytes);
     }
 
-    /// Says where checkpoints of large samples are kept. The first call counts.
+    /// Sets the store where checkpoints of large samples are kept. The first call counts.
     pub fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
         self.reader.keep_checkpoints(store);
     }
 
-    /// Says where samples are decoded that cannot be decoded from the middle. The first call counts.
+    /// Sets the directory of the spool, for samples that cannot be decoded from the middle. The first call counts.
     pub fn spool_to(&self, directory: PathBuf) {
         self.reader.spool_to(directory);
     }
@@ -93,27 +93,27 @@ impl Vfs {
         self.control.set_settings(Box::new(settings));
     }
 
-    /// Changes settings, lines `NAME=VALUE`: all of them, or none. The log says why not.
+    /// Changes settings, lines `NAME=VALUE`: all of them, or none. The log has the reason if none are changed.
     ///
     /// # Errors
-    /// One of them cannot be changed.
+    /// One of the settings cannot be changed.
     pub fn change_settings(&self, lines: &[u8]) -> Result<(), Errno> {
         self.control.change_settings(lines)
     }
 
-    /// Where its bytes lie.
+    /// The store where the dataset's bytes lie.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.samples.store()
     }
 
-    /// What is mounted.
+    /// The mounted dataset.
     #[must_use]
     pub fn dataset(&self) -> &Dataset {
         self.samples.dataset()
     }
 
-    /// The names of its samples.
+    /// The names of the dataset's samples.
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         self.namespace.catalog()
@@ -137,19 +137,19 @@ impl Vfs {
         self.catalog().samples()
     }
 
-    /// What `info.json` says now.
+    /// The present content of `info.json`.
     #[must_use]
     pub fn mount_info(&self) -> MountInfo {
         self.control.mount_info()
     }
 
-    /// What `stats.json` says now.
+    /// The present content of `stats.json`.
     #[must_use]
     pub fn mount_stats(&self) -> MountStats {
         self.control.mount_stats()
     }
 
-    /// When samples are checked.
+    /// When samples are compared with their checksums.
     #[must_use]
     pub fn verify(&self) -> Verify {
         self.samples.verify()
@@ -202,7 +202,7 @@ impl Vfs {
         }
     }
 
-    /// The kernel has dropped an inode that `lookups` lookups told it of.
+    /// Notes that the kernel has dropped an inode that `lookups` lookups told it of.
     pub fn forget(&self, ino: u64, lookups: u64) {
         match Inode::of(ino) {
             Inode::Snapshot(number) => self.control.forget(number, lookups),
@@ -211,7 +211,7 @@ impl Vfs {
         }
     }
 
-    /// The kernel is told of an inode.
+    /// Notes that the kernel is told of an inode.
     pub(super) fn kernel_knows(&self, ino: u64) {
         if let Inode::Node(Node::Sample(sample)) = Inode::of(ino) {
             self.prefetch.kernel_knows(sample);
@@ -229,18 +229,18 @@ impl Vfs {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// EINVAL: the inode is no symbolic link; or the container cannot be read any more.
+    /// EINVAL if the inode is no symbolic link; or the container cannot be read any more, or has changed.
     pub fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
         self.namespace.readlink(ino)
     }
 
-    /// Lists a directory from cursor `from` (0 at first, then as told) until `emit` returns false.
+    /// Lists a directory from cursor `from` (0 at first, then [`Listed::next`]) until `emit` returns false.
     ///
     /// # Errors
-    /// It is no directory; or the container cannot be read any more.
+    /// The inode is no directory; or the container cannot be read any more.
     pub fn readdir(
         &self,
         ino: u64,
@@ -264,8 +264,8 @@ impl Vfs {
         }
     }
 
-    /// Attributes of an entry of `directory`, and how long they are good. For a control file this is a lookup:
-    /// what is not told to the kernel must be forgotten.
+    /// Attributes of an entry of `directory`, and the time for which they are valid. For a control file this is a lookup:
+    /// an inode that the kernel is not told of must be forgotten.
     ///
     /// # Errors
     /// The container cannot be read any more.
@@ -280,12 +280,12 @@ impl Vfs {
         }
         match self.lookup(directory, entry.name) {
             Ok(Lookup::Passing(attr)) => Ok((attr, Duration::ZERO)),
-            // `.` and `..`: the kernel takes the number and the type from here, no more.
+            // Of the attributes of `.` and `..` the kernel uses only the number and the type.
             _ => Ok((self.getattr(entry.ino)?, Duration::ZERO)),
         }
     }
 
-    /// Sizes and counts.
+    /// Sizes and counts of the whole mount.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.namespace.totals()
@@ -294,15 +294,15 @@ impl Vfs {
     /// The value of an extended attribute of a sample.
     ///
     /// # Errors
-    /// ENODATA: there is no attribute of that name. EOPNOTSUPP: nor any of its kind.
+    /// ENODATA: there is no attribute of this name. EOPNOTSUPP: there are no attributes of this kind.
     pub fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         self.namespace.getxattr(ino, name)
     }
 
-    /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.
+    /// The offset where the next data or the next hole of a file begins, at or behind `offset_bytes`.
     ///
     /// # Errors
-    /// ENXIO: there is none from there on. ENOSYS: no file has holes, and the kernel can answer for all.
+    /// ENXIO: no data or no hole follows. ENOSYS: no file has holes, and the kernel can answer for all files.
     pub fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
         self.namespace.seek(ino, offset_bytes, for_data)
     }
@@ -324,12 +324,12 @@ impl Vfs {
         }
     }
 
-    /// What the task wants is not in memory: the disk must be waited for. Decides what to wait for.
+    /// Decides which bytes a task waits for whose span is not in memory, so that it must wait for the disk.
     pub fn must_wait(&self, task: Task) -> Step {
         self.reader.must_wait(task)
     }
 
-    /// Goes on with a task whose bytes were fetched into [`Task::span`], or could not be.
+    /// Goes on with a task whose bytes were fetched into [`Task::span`], or whose fetch failed.
     pub fn resume(&self, task: Task, fetched: Result<(), ReadError>) -> Step {
         self.reader.resume(task, fetched)
     }
@@ -339,43 +339,43 @@ impl Vfs {
         self.reader.transition(task)
     }
 
-    /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
-    /// and are for this answer alone; otherwise it is dropped.
+    /// Offers a task memory to fetch into, such as the memory that the answer is sent from. The memory is taken if the bytes
+    /// fit and are for this answer alone; otherwise it is dropped.
     pub fn lend(&self, task: &mut Task, memory: Buffer) {
         self.reader.lend(task, memory);
     }
 
-    /// Takes an answer back once it was sent.
+    /// Takes an answer back after it was sent, so that its memory is used again.
     pub fn finish(&self, reply: Reply) {
         self.reader.finish(reply);
     }
 
-    /// Takes the right to memory for what a task fetches that [`Task::needs_room`]. Without it, the task is to be fetched later;
-    /// one that `is_alone` goes on without it: a sample may be larger than all that there is.
+    /// Takes the right to memory for the span of a task that [`Task::needs_room`]. Without this right, the task must be fetched
+    /// later, unless it `is_alone`: a sample may be larger than all of that memory.
     pub fn take_room(&self, task: &mut Task, is_alone: bool) -> bool {
         self.reader.take_room(task) || is_alone
     }
 
-    /// Gives a task's memory back while it waits in a queue to be fetched.
+    /// Takes a task's memory for other tasks while it waits in a queue to be fetched.
     pub fn shelve(&self, task: &mut Task) {
         self.reader.shelve(task);
     }
 
-    /// Gives it memory again, what this thread used last: new pages cost a fault each.
+    /// Gives a task memory again, the buffer that this thread used last: new pages cost a fault each.
     pub fn unshelve(&self, task: &mut Task) {
         self.reader.unshelve(task);
     }
 }
 
-/// Whether containers have changed.
+/// Checks whether containers have changed.
 impl Vfs {
-    /// Looks at the containers that answers told of since the last look. A thread of the transport calls it now and
-    /// then; once there was none, only after `wake` of [`Vfs::when_containers_are_noted`] was called.
+    /// Checks the containers that answers told of since the last call. A thread of the transport calls it now and
+    /// then; after a call without such containers, only when `wake` of [`Vfs::when_containers_are_noted`] was called.
     pub fn check_containers(&self) -> ContainersChecked {
         self.samples.check_noted()
     }
 
-    /// Sets what is called when [`Vfs::check_containers`] has something to look at again.
+    /// Sets the function that is called when [`Vfs::check_containers`] has containers to check again.
     pub fn when_containers_are_noted(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.samples.when_noted(wake);
     }
@@ -383,16 +383,16 @@ impl Vfs {
 
 /// Control files that are written to.
 impl Vfs {
-    /// Whether an inode may be opened for writing.
+    /// Checks that an inode may be opened for writing.
     ///
     /// # Errors
-    /// EROFS: it is not a control file that can be written to. ESTALE: it was one of the process that has served the mount
-    /// before.
+    /// EROFS: the inode is no control file that can be written to. ESTALE: the inode was a control file of the process that
+    /// served the mount before.
     pub fn open_for_writing(&self, ino: u64) -> Result<(), Errno> {
         self.control.open_for_writing(ino)
     }
 
-    /// Accepts a new size of a control file that can be written to, without effect: so `>` of a shell works.
+    /// Accepts a new size of a control file that can be written to, without effect, so that `>` of a shell works.
     ///
     /// # Errors
     /// EROFS: as [`Vfs::open_for_writing`].
@@ -400,40 +400,40 @@ impl Vfs {
         self.control.set_size(ino)
     }
 
-    /// Takes the next bytes of an announcement, or changes of settings. The offset counts only in that a write that ends
-    /// at a page's end is probably followed by more of the same line.
+    /// Takes the next bytes of an announcement, or changes of settings. The offset has one use: after a write that ends
+    /// at a page's end, more bytes of the same line probably follow.
     ///
     /// # Errors
     /// * EROFS: as [`Vfs::open_for_writing`].
-    /// * EINVAL, ENOENT, EISDIR: a line or number names no sample. Those before it are announced (and once more
-    ///   if this write is repeated), those behind it in this write are not.
-    /// * ENOSPC: too many samples are waiting. Nothing of this write was taken; try it again later.
+    /// * EINVAL, ENOENT, EISDIR: a line or number names no sample. The samples before it are announced (and once more
+    ///   if this write is repeated), the samples behind it in this write are not.
+    /// * ENOSPC: too many samples are waiting. No byte of this write was taken; try it again later.
     /// * EIO: a name depends on bytes that cannot be read.
-    /// * EINVAL: a setting has no such value. Nothing of this write is changed.
+    /// * EINVAL: a setting has no such value. This write changes no setting.
     pub fn write(&self, ino: u64, offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.control.write(ino, offset_bytes, bytes)
     }
 
-    /// A descriptor of a control file is closed: see `control`.
+    /// Checks the last line without a newline when a descriptor of a control file is closed: see `control`.
     ///
     /// # Errors
-    /// As [`Vfs::write`]: what was written last has no newline and is no sample.
+    /// As [`Vfs::write`]: the last line has no newline and names no sample.
     pub fn flush(&self, ino: u64) -> Result<(), Errno> {
         self.control.flush(ino)
     }
 
-    /// Takes a request to a control file from a process that may have it open for reading only, as it must on a read-only
+    /// Takes an ioctl to a control file from a process that may have the file open for reading only, as on a read-only
     /// mount: see [`ControlRequest`].
     ///
     /// # Errors
-    /// ENOTTY: the file takes no such request. EINVAL: the bytes are no samples or no name. ENOSPC: too many samples wait;
-    /// try again later. Else as [`Vfs::write`].
+    /// ENOTTY: the file takes no such ioctl. EINVAL: the bytes are no samples or no name. ENOSPC: too many samples are waiting;
+    /// try again later. Otherwise as [`Vfs::write`].
     pub fn take_ioctl(&self, ino: u64, request: ControlRequest, bytes: &[u8]) -> Result<(), Errno> {
         self.control.take_ioctl(ino, request, bytes)
     }
 
-    /// Ends the last line of writers that have written nothing for a while, but keep the file open. True: there
-    /// are more of them; call this again in 100 ms or so.
+    /// Ends the last line of writers that have written nothing for a while, but keep the file open. True if lines
+    /// without an end remain: call this again in 100 ms or so.
     pub fn tick_announcements(&self) -> bool {
         self.control.tick()
     }

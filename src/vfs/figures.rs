@@ -1,4 +1,4 @@
-//! What counters say: differences of two looks, quantiles, shares.
+//! Figures from counters: differences between two copies of them, quantiles, shares.
 
 use super::report::MountStats;
 use super::stats::{Histogram, RingFigures, Snapshot};
@@ -7,14 +7,14 @@ use crate::store::remote::{RemoteFigures, TimeFigures};
 use std::collections::BTreeMap;
 
 impl Histogram {
-    /// How many there are.
+    /// The number of events in all buckets.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.count.iter().sum()
     }
 
-    /// What the share `q` of them does not exceed: the bound of a bucket, or infinity for the last one.
-    /// `None`: there are none.
+    /// The value that the share `q` of the events does not exceed: the bound of a bucket, or infinity for the last one.
+    /// `None` if no event was counted.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total = self.total();
@@ -27,7 +27,7 @@ impl Histogram {
         Some(self.le.get(bucket).map_or(f64::INFINITY, |&bound| bound as f64))
     }
 
-    /// Those that came since `earlier`.
+    /// The events that were counted since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |bucket: usize| earlier.count.get(bucket).copied().unwrap_or(0);
@@ -40,7 +40,7 @@ impl Histogram {
     }
 }
 
-/// `$now.field - $before.field` for each field that counts; the others are as they are now.
+/// `$now.field - $before.field` for each field that is named; the other fields are those of `$now`.
 macro_rules! since {
     ($type:ident, $now:expr, $before:expr, $($field:ident)*) => {
         $type { $($field: $now.$field.saturating_sub($before.$field),)* ..$now.clone() }
@@ -59,7 +59,7 @@ fn histograms(
 }
 
 impl Snapshot {
-    /// What was counted since `earlier`; `uptime_seconds` is the time between.
+    /// The counters' increase since `earlier`; `uptime_seconds` is the time between the two.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let requests = self.requests.iter().map(|(name, now)| {
@@ -82,20 +82,20 @@ impl Snapshot {
         }
     }
 
-    /// How often this was asked for.
+    /// The number of requests for an operation, by its name.
     #[must_use]
     pub fn requests_of(&self, operation: &str) -> u64 {
         self.requests.get(operation).copied().unwrap_or(0)
     }
 
-    /// A stage of reads, by its name.
+    /// The times of a stage of reads, by its name.
     #[must_use]
     pub fn stage(&self, name: &str) -> Histogram {
         self.stage_us.get(name).cloned().unwrap_or_default()
     }
 
     /// The share of reads that did not have to wait for a fetch of their own: their bytes were in memory, or on
-    /// their way. `None`: there were no reads.
+    /// their way. `None` without reads.
     #[must_use]
     pub fn without_waiting(&self) -> Option<f64> {
         let reads = self.requests_of("read");
@@ -105,7 +105,7 @@ impl Snapshot {
 }
 
 impl TimeFigures {
-    /// Those that came since `earlier`.
+    /// The times that were counted since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |class: usize| earlier.classes.get(class).copied().unwrap_or(0);
@@ -116,7 +116,7 @@ impl TimeFigures {
         }
     }
 
-    /// As a histogram of microseconds.
+    /// The times as a histogram of microseconds.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
         let bounds = 0..self.classes.len().saturating_sub(1) as u32;
@@ -128,11 +128,11 @@ impl TimeFigures {
     }
 }
 
-/// What S3 asks for 1,000 requests for bytes or attributes, and for 1,000 pages of a listing (us-east-1, standard).
+/// The price in dollars of 1,000 requests for bytes or attributes, and of 1,000 pages of a listing (S3, us-east-1, standard).
 const DOLLARS: (f64, f64) = (0.0004, 0.005);
 
 impl RemoteFigures {
-    /// What was counted since `earlier`; `in_flight` is as it is now.
+    /// The counters' increase since `earlier`; `in_flight` and the state of the cache on disk are as in `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -145,20 +145,20 @@ impl RemoteFigures {
         }
     }
 
-    /// Bytes fetched for each byte used. `None`: no byte was used.
+    /// Bytes fetched for each byte used. `None` if no byte was used.
     #[must_use]
     pub fn fetched_per_used(&self) -> Option<f64> {
         (self.used_bytes > 0).then(|| self.fetched_bytes as f64 / self.used_bytes as f64)
     }
 
-    /// The share of reads that found their bytes in the cache. `None`: there were no reads.
+    /// The share of reads that found their bytes in the cache. `None` without reads.
     #[must_use]
     pub fn hit_rate(&self) -> Option<f64> {
         let reads = self.hits + self.misses;
         (reads > 0).then(|| self.hits as f64 / reads as f64)
     }
 
-    /// About what the requests cost at the list price of S3, in dollars, without what leaves its region.
+    /// The approximate cost of the requests at the list price of S3, in dollars, without the bytes that leave its region.
     #[must_use]
     pub fn dollars(&self) -> f64 {
         ((self.gets() + self.heads) as f64 * DOLLARS.0 + self.lists as f64 * DOLLARS.1) / 1000.0
@@ -166,8 +166,8 @@ impl RemoteFigures {
 }
 
 impl MountStats {
-    /// What was counted since `earlier`; what is a level and no count is as it is now. Another process than the one that had
-    /// counted then has counted from zero.
+    /// The counters' increase since `earlier`; levels are as in `self`. If another process counts now, it began at zero,
+    /// and its counters are returned unchanged.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         if self.pid != earlier.pid {
@@ -193,7 +193,7 @@ impl MountStats {
 }
 
 impl PrefetchFigures {
-    /// The share of what was fetched ahead that was not dropped unused; `None`: nothing was.
+    /// The share of the bytes fetched ahead that were not dropped unused; `None` if no bytes were fetched ahead.
     #[must_use]
     pub fn efficiency(&self) -> Option<f64> {
         let unused = self.unused_bytes.min(self.fetched_bytes);

@@ -3,28 +3,28 @@
 use crate::catalog::Node;
 use crate::io::mount::control_file::DIRECTORY_INODE;
 
-/// The control directory's name in the root. What a dataset itself has of that name there is not shown.
+/// The control directory's name in the root. An entry of the dataset with this name in the root is not shown.
 pub const CONTROL_DIRECTORY: &str = ".ffrfs";
 pub(super) const CONTROL_NAME: &[u8] = CONTROL_DIRECTORY.as_bytes();
 
-/// Where the control directory's inodes begin; those of samples and directories stay far below.
+/// The first inode number of the control directory; the numbers of samples and directories stay far below.
 const CONTROL: u64 = DIRECTORY_INODE;
-/// Above all snapshots: the numbers that are shown of control files.
+/// The first inode number that is shown for a control file, above the numbers of all snapshots.
 const CONTROL_FILES: u64 = CONTROL + (1 << 61);
 
-/// What an inode number stands for.
+/// The entry that an inode number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inode {
-    /// Something of the dataset.
+    /// A sample or directory of the dataset.
     Node(Node),
     /// `/.ffrfs`.
     ControlDirectory,
-    /// A snapshot of a file in it, by number from 1.
+    /// A snapshot of a control file, by number from 1.
     Snapshot(u64),
 }
 
 impl Inode {
-    /// Directories are odd (the root is 1, as FUSE wants it), samples are even.
+    /// Returns the inode number: odd for directories (1 for the root, as FUSE wants it), even for samples.
     pub(super) fn number(self) -> u64 {
         match self {
             Inode::Node(Node::Directory(directory)) => directory.wrapping_mul(2).wrapping_add(1),
@@ -53,8 +53,8 @@ pub fn sample_of_inode(number: u64) -> Option<u64> {
     }
 }
 
-/// The number that listings and `stat` show of a control file, by its place among them: `cp` takes a file whose number
-/// changes for another one.
+/// The inode number that listings and `stat` show for a control file, by its place among the control files. It stays the
+/// same because `cp` takes a file whose number changes for another file.
 pub(super) fn shown_of_control_file(place: usize) -> u64 {
     CONTROL_FILES + place as u64
 }

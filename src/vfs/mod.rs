@@ -1,20 +1,20 @@
-//! What each call on the mount means. No system calls: a simulated disk can drive it.
+//! The meaning of each call on the mount. The room makes no system calls, so that a simulated disk can drive it.
 //!
 //! Imports from [`crate::format`], [`crate::catalog`], [`crate::store`] and (for buffers) [`crate::io`]. All
-//! metadata is resident, so everything but `read` is an ordinary function; `read` is the step machine of
+//! metadata is resident, so each call but `read` is an ordinary function; `read` is the step machine of
 //! [`Step`], which every driver takes through its steps with [`drive`].
 //!
 //! [`Vfs`] is a facade over modules that own their fields. A module uses only those that stand before it in this
 //! table. (`samples/check` makes the type `memory/verified`, and `memory/cache` holds the checkpoints of samples: types
 //! without a state of the module that they stand in.)
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
-//! | `samples` | the dataset, its store, which samples are bad or verified, changed containers, buffers, counters |
-//! | `memory` | the budget, blocks, the sample cache, which reads are in flight |
+//! | `samples` | the dataset, its store, the bad and the verified samples, changed containers, buffers, counters |
+//! | `memory` | the budget, blocks, the sample cache, in-flight reads |
 //! | `namespace` | names and attributes |
-//! | `prefetch` | announcements, patterns, what is fetched ahead, what the kernel knows and was given |
-//! | `reader` | the step machine, checkpoints and the spool, what is decoded ahead |
+//! | `prefetch` | announcements, patterns, samples fetched ahead, the inodes and the samples that the kernel was given |
+//! | `reader` | the step machine, checkpoints and the spool, intervals that are decoded ahead |
 //! | `control` | `/.ffrfs`: reports, settings, announcements as they are written, traces |
 
 mod bits;

@@ -1,13 +1,13 @@
-//! How a dataset is mounted: what the user decides.
+//! How a dataset is mounted: the options of the user.
 
 use crate::store::remote::Counters;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long the kernel may keep a sample's entry and attributes: nothing changes while it is mounted.
+/// The time for which the kernel may keep a sample's entry and attributes: a mounted dataset does not change.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// When samples are checked.
+/// When samples are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verify {
     /// Whenever bytes come from storage.
@@ -19,50 +19,50 @@ pub enum Verify {
     Off,
 }
 
-/// What the user decides.
+/// The options that the user decides, and facts for the control files.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// When samples are checked.
+    /// When samples are compared with their checksums.
     pub verify: Verify,
-    /// Hard cap of what is held in memory, in bytes: blocks, samples, what is being fetched ahead.
+    /// Hard cap of held memory, in bytes: blocks, samples, and samples that are being fetched ahead.
     pub cache_bytes: u64,
-    /// Memory for samples that readers wait for while the disk gives them, in bytes, beside `cache_bytes`.
+    /// Memory for samples that readers wait for while the disk reads them, in bytes, beside `cache_bytes`.
     pub fetching_bytes: u64,
-    /// How much of what is announced and not read yet may be put into the kernel's page cache, in bytes.
+    /// The most bytes of announced samples that are put into the kernel's page cache before they are read.
     pub kernel_bytes: u64,
-    /// How samples are read, for `info.json`: `direct`, `buffered` or `mixed`.
+    /// How containers are read, for `info.json`: `direct`, `buffered` or `mixed`.
     pub io: &'static str,
-    /// Where messages go, for `info.json`.
+    /// The destination of log messages, for `info.json`.
     pub log: String,
-    /// How far the daemon is confined, once that is known, for `info.json`.
+    /// How far the daemon is confined, for `info.json`; set once the daemon knows it.
     pub sandbox: Arc<OnceLock<String>>,
-    /// How often a supervisor starts another daemon within a minute, for `info.json`; 0: there is none.
+    /// How often at most a supervisor starts another daemon within a minute, for `info.json`; 0 without a supervisor.
     pub restarts: u16,
     /// The mount options that were given, for `info.json`.
     pub given: Vec<String>,
-    /// What is asked of the stores that containers lie in, for `stats.json`.
+    /// Counters of the stores that containers lie in, for `stats.json`.
     pub stores: Option<Arc<Counters>>,
-    /// How many reads may be under way at a time, each with memory for a whole sample.
+    /// The most reads that are under way at a time, each with memory for a whole sample.
     pub concurrency: u64,
     /// Threads that serve requests.
     pub threads: u64,
-    /// Worker threads beside them, for reads that wait.
+    /// Worker threads beside `threads`, for reads that wait.
     pub workers: u64,
-    /// Owner of everything.
+    /// Owner of all files and directories.
     pub uid: u32,
-    /// Who may change settings and trace, beside root: the user of this process, whoever owns the files.
+    /// The user who may change settings and trace, beside root: the user of this process, whoever owns the files.
     pub master: u32,
-    /// Group of everything.
+    /// Group of all files and directories.
     pub gid: u32,
-    /// Permission bits of files for which none are stored.
+    /// Permission bits of files without stored ones.
     pub file_mode: u16,
-    /// Permission bits of directories for which none are stored.
+    /// Permission bits of directories without stored ones.
     pub directory_mode: u16,
-    /// Which of the stored permission bits files have.
+    /// The stored permission bits that files may have.
     pub file_mask: u16,
-    /// Which of the stored permission bits directories have.
+    /// The stored permission bits that directories may have.
     pub directory_mask: u16,
-    /// Permission bits of `/.ffrfs/prefetch`; without a write bit it takes no announcements.
+    /// Permission bits of `/.ffrfs/prefetch`; without a write bit the file takes no announcements.
     pub prefetch_mode: u16,
     /// Whether the root has the control directory.
     pub has_control: bool,

@@ -1,4 +1,4 @@
-//! What people and programs are told of a dataset and a mount: `info`, `info.json`, `stats.json`.
+//! Reports about a dataset and a mount, for people and programs: `info`, `info.json`, `stats.json`.
 
 use super::{BlockFigures, CacheFigures, PrefetchFigures, Snapshot};
 use crate::catalog::{Catalog, Dataset, Renamed};
@@ -18,7 +18,7 @@ pub struct Info {
     pub samples: u64,
     /// Samples that have a name in the tree.
     pub named_samples: u64,
-    /// Records that samples are fields of; 0 where they are not.
+    /// Records that samples are fields of; 0 if samples are no fields.
     pub records: u64,
     /// Directories, the root included.
     #[serde(rename = "folders")]
@@ -27,7 +27,7 @@ pub struct Info {
     pub bytes: u64,
     /// `numbered`, `records` (numbered directories, each with the files of one record) or `tree`.
     pub names: Cow<'static, str>,
-    /// Stored names that are shown as others, or not at all.
+    /// Stored names that are shown as other names, or not at all.
     pub renamed: Renamed,
     /// The containers in order.
     pub containers: Vec<ContainerInfo>,
@@ -37,26 +37,26 @@ pub struct Info {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerInfo {
-    /// Its path.
+    /// The container's path.
     pub path: PartName,
     /// The format's name.
     pub format: Cow<'static, str>,
     /// Number of samples.
     pub samples: u64,
-    /// Records that these are fields of; 0 where they are not.
+    /// Records that its samples are fields of; 0 if they are no fields.
     pub records: u64,
     /// Bytes of its samples.
     pub bytes: u64,
-    /// `ok`, `absent` where the container has none, `none` where its format has none.
+    /// `ok`, `absent` if the container has no checksum of its index, `none` if its format has none.
     pub index_checksum: Cow<'static, str>,
-    /// The sidecar that its samples are checked by, where it has no checksums of them itself.
+    /// The sidecar by which its samples are checked, if the container itself has no checksums of them.
     pub checksums: Option<PartName>,
-    /// What an admin should know.
+    /// Facts that an admin should know.
     pub warnings: Vec<String>,
 }
 
-/// Describes a dataset whose parts are called `names`. Nested containers are not listed: they stand behind those that
-/// are a part each.
+/// Describes a dataset whose parts are called `names`. Nested containers are not listed: they stand behind the containers
+/// that are a part each.
 pub fn info<'a>(
     dataset: &Dataset,
     catalog: &Catalog,
@@ -101,55 +101,55 @@ pub fn info<'a>(
     }
 }
 
-/// `info.json`. Read back, what another version does not say has its default.
+/// `info.json`. When it is read back, a field that another version does not have gets its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountInfo {
-    /// What is mounted.
+    /// The mounted dataset.
     #[serde(flatten)]
     pub dataset: Info,
-    /// When samples are checked: `always`, `once` or `off`.
+    /// When samples are compared with their checksums: `always`, `once` or `off`.
     pub verify: String,
-    /// Hard cap of what is held in memory.
+    /// Hard cap of held memory.
     pub cache_size_bytes: u64,
-    /// How requests come: `uring` or `devfuse`.
+    /// The transport by which requests come: `uring` or `devfuse`.
     pub transport: Cow<'static, str>,
     /// Memory for requests that come through io_uring.
     pub request_bytes: u64,
-    /// How samples are read: `direct` (past the page cache), `buffered` (through it), or `mixed`.
+    /// How containers are read: `direct` (past the page cache), `buffered` (through it), or `mixed`.
     pub io: Cow<'static, str>,
-    /// Where messages go: `journald`, `syslog`, `stderr`, a file, or `nowhere` and why.
+    /// The destination of log messages: `journald`, `syslog`, `stderr`, a file, or `nowhere` and the reason.
     pub log: String,
-    /// How far the daemon is confined: `off`, or what it is confined in, and what not and why.
+    /// How far the daemon is confined: `off`, or the measures in effect, and those that are missing with the reason.
     pub sandbox: String,
-    /// How often a supervisor starts another daemon within a minute; 0: there was none.
+    /// How often at most a supervisor starts another daemon within a minute; 0 without a supervisor.
     pub restarts: u16,
     /// Threads that serve requests from /dev/fuse.
     pub threads: u64,
-    /// Threads that wait for the disk for them.
+    /// Worker threads that wait for the disk on behalf of those threads.
     pub workers: u64,
-    /// The daemon.
+    /// The process id of the daemon.
     pub pid: u32,
-    /// How many readers `trace` has.
+    /// The number of readers of `trace`.
     pub trace_readers: u64,
     /// The mount options that were given, as `name` or `name=value`.
     pub options: Vec<String>,
 }
 
-/// `stats.json`. Read back, what another version does not say has its default.
+/// `stats.json`. When it is read back, a field that another version does not have gets its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountStats {
-    /// The daemon. One that takes over from another counts from zero.
+    /// The process id of the daemon. A daemon that takes over from another counts from zero.
     pub pid: u32,
     /// Requests, bytes and latencies.
     #[serde(flatten)]
     pub counters: Snapshot,
-    /// What was left over of samples, and all memory that is held.
+    /// The sample cache, and all memory that is held.
     pub cache: CacheFigures,
     /// Blocks around small samples.
     pub blocks: BlockFigures,
-    /// What was fetched ahead.
+    /// Samples that were fetched ahead.
     pub prefetch: PrefetchFigures,
     /// Reads that wait for the disk now.
     pub reads_waiting: u64,
@@ -157,15 +157,15 @@ pub struct MountStats {
     pub bad_samples: u64,
     /// Containers that cannot be used any more.
     pub bad_containers: u64,
-    /// What was asked of stores, if a container lies in one.
+    /// Requests to stores, and the cache of their objects, if a container lies in a store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteFigures>,
 }
 
-/// A path as text, for JSON, which has no other: bytes that are not UTF-8 are shown as U+FFFD.
+/// Serializes a path as text, since JSON has no bytes: those that are not UTF-8 are shown as U+FFFD.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The serializer's errors.
 pub fn lossy<P: AsRef<Path>, S: Serializer>(path: &P, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.as_ref().to_string_lossy())
 }
@@ -180,7 +180,7 @@ pub fn json_line(value: &impl Serialize) -> Vec<u8> {
     ended(serde_json::to_vec(value))
 }
 
-/// It may be printed on a terminal.
+/// Ends a JSON text with a newline, and escapes characters that are not visible: the text may be printed on a terminal.
 fn ended(json: serde_json::Result<Vec<u8>>) -> Vec<u8> {
     let json = json.unwrap_or_default();
     let shown = match visible_json(&json) {

@@ -4,8 +4,8 @@ use crate::io::Buffer;
 use std::io;
 use std::ops::Range;
 
-/// What to fetch, and the memory for it. It may have to be fetched with what lies before and behind it:
-/// past the page cache, reads begin and end at multiples.
+/// The bytes to fetch, and the memory for them. Bytes before and behind them may have to be fetched, too:
+/// past the page cache, reads begin and end at multiples of an alignment.
 pub struct Span {
     part: usize,
     range: Range<u64>,
@@ -20,7 +20,7 @@ impl Span {
         Self { part, range, buffer, lead_in: 0 }
     }
 
-    /// Which part to read.
+    /// The index of the part to read.
     #[must_use]
     pub fn part(&self) -> usize {
         self.part
@@ -36,16 +36,16 @@ impl Span {
         self.range = range;
     }
 
-    /// How many bytes are needed.
+    /// The number of bytes that are needed.
     pub(super) fn length(&self) -> usize {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Where to read from, a multiple of `alignment_bytes`, and where to put it: as long as to reach the
-    /// next multiple behind the end. The first [`Span::needed_bytes`] of it must be there.
+    /// Returns the offset to read from, a multiple of `alignment_bytes`, and the memory to read into, which reaches
+    /// to the next multiple behind the end. The first [`Span::needed_bytes`] of the memory must be filled.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The memory cannot be allocated.
     pub fn target(&mut self, alignment_bytes: u64) -> io::Result<(u64, &mut [u8])> {
         let start = self.range.start - self.range.start % alignment_bytes;
         let length = (self.range.end.next_multiple_of(alignment_bytes) - start) as usize;
@@ -54,23 +54,24 @@ impl Span {
         Ok((start, &mut self.buffer.as_mut_slice()[..length]))
     }
 
-    /// How many bytes of [`Span::target`] must be read.
+    /// The number of bytes of [`Span::target`] that must be read.
     #[must_use]
     pub fn needed_bytes(&self) -> usize {
         self.lead_in + self.length()
     }
 
-    /// The memory of [`Span::target`], to be filled elsewhere: where to read from, and how much.
+    /// Takes the memory of [`Span::target`], to be filled elsewhere. Returns the offset to read from, the memory, and
+    /// the number of bytes to read.
     ///
     /// # Errors
-    /// There is none.
+    /// As [`Span::target`].
     pub fn take_buffer(&mut self, alignment_bytes: u64) -> io::Result<(u64, Buffer, usize)> {
         let (offset_bytes, target) = self.target(alignment_bytes)?;
         let length = target.len();
         Ok((offset_bytes, self.swap_buffer(Buffer::empty()), length))
     }
 
-    /// Puts back what [`Span::take_buffer`] gave.
+    /// Puts back the memory that [`Span::take_buffer`] took.
     pub fn put_buffer(&mut self, buffer: Buffer) {
         self.buffer = buffer;
     }
@@ -79,29 +80,29 @@ impl Span {
         std::mem::replace(&mut self.buffer, buffer)
     }
 
-    /// Whether it is fetched into memory that was lent.
+    /// Whether the bytes are fetched into memory that was lent.
     #[must_use]
     pub fn has_loan(&self) -> bool {
         self.buffer.is_loan()
     }
 
-    /// Where the range lies in the buffer.
+    /// The place of the range in the buffer.
     pub(super) fn place(&self) -> Range<usize> {
         self.lead_in..self.lead_in + self.length()
     }
 
-    /// Where a part of the range lies in the buffer.
+    /// The place of a sub-range of the range in the buffer.
     pub(super) fn place_of(&self, part: &Range<u64>) -> Range<usize> {
         let start = self.lead_in + (part.start - self.range.start) as usize;
         start..start + (part.end - part.start) as usize
     }
 
-    /// All of the memory, for parts as [`Span::place_of`] gives them.
+    /// All of the memory, for places that [`Span::place_of`] returns.
     pub(super) fn unchecked(&self) -> &[u8] {
         self.buffer.as_slice()
     }
 
-    /// What was fetched.
+    /// The bytes of the range, once they are fetched.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer.as_slice()[self.place()]
     }

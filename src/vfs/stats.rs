@@ -11,7 +11,7 @@ const SHARDS: usize = 16;
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What the kernel asks for.
+        /// The operation that a request of the kernel asks for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Operation { $($(#[$doc])* $variant,)* }
 
@@ -31,7 +31,7 @@ macro_rules! operations {
 operations! {
     /// A name is looked up.
     Lookup = "lookup",
-    /// Attributes.
+    /// The attributes of an inode.
     Getattr = "getattr",
     /// Bytes of a sample.
     Read = "read",
@@ -45,9 +45,9 @@ operations! {
     Opendir = "opendir",
     /// A file is closed (asked once at most).
     Flush = "flush",
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     Readlink = "readlink",
-    /// Sizes and counts.
+    /// Sizes and counts of the whole mount.
     Statfs = "statfs",
     /// An extended attribute.
     Getxattr = "getxattr",
@@ -59,18 +59,18 @@ operations! {
     Lseek = "lseek",
     /// The kernel drops inodes.
     Forget = "forget",
-    /// Anything else: attempts to change something.
+    /// Other requests: attempts to change the file system.
     Other = "other",
 }
 
-/// Where the time of a read goes that is not answered from memory.
+/// A stage whose time is measured, of a read that is not answered from memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// From when it is clear that the disk must be waited for until the bytes are there.
+    /// The wait for the disk: from the decision to wait until the bytes are there.
     Disk,
-    /// Checking them.
+    /// Checking and decoding the bytes after that wait.
     Verify,
-    /// As `Disk`, for what is fetched ahead.
+    /// As `Disk`, for bytes that are fetched ahead.
     Ahead,
 }
 
@@ -80,16 +80,16 @@ impl Stage {
 }
 
 const OPERATIONS: usize = Operation::ALL.len();
-/// Latencies up to 1, 2, 4 … µs, and one for those above 2^24 µs.
+/// The buckets of latencies: up to 1, 2, 4 … 2^24 µs, and one for longer latencies.
 const BUCKETS: usize = 26;
 
-/// So many lookups show whether reads follow them.
+/// The number of lookups that show whether reads follow them.
 const LEARNT_FROM: u64 = 64;
 
-/// Completions that came together: 1, 2, 4 … 64, and more.
+/// The buckets of batches, by the completions that came together: 1, 2, 4 … 64, and more.
 const BATCH_BUCKETS: usize = 8;
 
-/// How many took how long, and all of them together.
+/// Counts of requests by their duration, and the sum of the durations.
 #[derive(Default)]
 struct Times {
     buckets: [AtomicU64; BUCKETS],
@@ -140,13 +140,13 @@ impl Default for Stats {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// Since the mount, in seconds.
+    /// Time since the mount, in seconds.
     pub uptime_seconds: f64,
     /// Requests for samples and directories, by kind.
     pub requests: BTreeMap<String, u64>,
     /// Requests for the control directory.
     pub control_requests: u64,
-    /// Reads of a sample's beginning: how many lookups were followed by a read.
+    /// Reads of a sample's beginning: compared with lookups, they show how many lookups a read followed.
     pub first_reads: u64,
     /// Bytes of samples given to the kernel.
     pub bytes_served: u64,
@@ -156,31 +156,31 @@ pub struct Snapshot {
     pub samples_verified: u64,
     /// Whole samples whose checksum was found wrong.
     pub checksum_failures: u64,
-    /// Reads that the operating system failed.
+    /// Failures to read bytes, an index or a name, and requests that were refused since a container has changed.
     pub io_errors: u64,
     /// Intervals of encodings that were decoded.
     pub intervals_decoded: u64,
-    /// Those of them that nobody had asked for yet.
+    /// Of these intervals, those that no read had asked for yet.
     pub intervals_decoded_ahead: u64,
-    /// Per kind of request: how many took up to `le` µs (and no bucket before).
+    /// By kind of request: the number of requests that took up to `le` µs, and more than the bound before.
     pub latency_us: BTreeMap<String, Histogram>,
     /// The same for the stages of reads that had to wait.
     pub stage_us: BTreeMap<String, Histogram>,
-    /// What goes through io_uring.
+    /// Calls and events of io_uring.
     pub ring: RingFigures,
 }
 
-/// The rings of all queues, and that for what is fetched ahead.
+/// The sums over the rings of all queues and the ring for fetching ahead.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RingFigures {
     /// Calls of `io_uring_enter`.
     pub submits: u64,
-    /// What was submitted with them: answers and reads.
+    /// Entries that were submitted with these calls: answers and reads.
     pub entries: u64,
-    /// What came back: requests and reads.
+    /// Completions that came back: requests and reads.
     pub completions: u64,
-    /// How many times completions came together, by their number (up to `le`, and no bucket before).
+    /// Batches of completions that came together, by their number (up to `le`, and more than the bound before).
     pub batches: Histogram,
 }
 
@@ -190,9 +190,9 @@ pub struct RingFigures {
 pub struct Histogram {
     /// Upper bounds (1, 2, 4 …), for all but the last bucket.
     pub le: Vec<u64>,
-    /// How many per bucket, one more than bounds.
+    /// The number of events in each bucket; there is one bucket more than bounds.
     pub count: Vec<u64>,
-    /// All of them together, in the unit of the bounds.
+    /// The sum of all values, in the unit of the bounds.
     pub sum: u64,
 }
 
@@ -231,7 +231,7 @@ impl Stats {
         self.shard().stages[stage as usize].add(start.elapsed());
     }
 
-    /// Counts what a ring has submitted with one call, and what came back.
+    /// Counts the calls and entries that a ring has submitted, and the completions that came back together.
     pub fn ring(&self, submits: u64, entries: u64, completions: u64) {
         let shard = self.shard();
         add(&shard.ring_submits, submits);
@@ -243,12 +243,12 @@ impl Stats {
         }
     }
 
-    /// A sample's beginning is read.
+    /// Counts a read of a sample's beginning.
     pub(super) fn first_read(&self) {
         add(&self.shard().first_reads, 1);
     }
 
-    /// Whether samples that this thread looked up recently were usually read next; not so where files are listed.
+    /// Whether samples that this thread looked up recently were usually read next; false where files are only listed.
     pub(super) fn reads_follow_lookups(&self) -> bool {
         thread_local!(static LEARNT: Cell<(u64, u64, bool)> = const { Cell::new((0, 0, false)) });
         let shard = self.shard();
@@ -299,7 +299,7 @@ impl Stats {
         Histogram::new(count.collect(), self.sum(|s| &of(s).nanos) / 1000)
     }
 
-    /// All counters as of now.
+    /// Returns a copy of all counters.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut requests = BTreeMap::new();
@@ -341,7 +341,7 @@ impl Stats {
     }
 }
 
-/// Shards are shared only if there are more threads than shards; the addition is atomic all the same.
+/// Adds to a counter. Threads share a shard only if there are more threads than shards; the addition is atomic all the same.
 fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The file system on a simulated disk: what is fetched, when it is checked, who waits for whom.
+//! The file system on a simulated disk: which bytes are fetched, when they are checked, which reader waits for which.
 
 mod ahead;
 mod announce;
@@ -55,7 +55,7 @@ impl Rng {
     }
 }
 
-/// A dataset and the bytes of its containers as the disk has them (which may differ from what was indexed).
+/// A dataset, and the bytes of its containers as the disk has them (which may differ from the indexed bytes).
 struct World {
     vfs: Vfs,
     disk: Vec<Vec<u8>>,
@@ -70,14 +70,14 @@ fn options(verify: Verify, cache_bytes: u64) -> Options {
 }
 
 impl World {
-    /// A container for each list of samples; `cut` bytes are missing at the end of the last one.
+    /// A container for each list of samples; `cut` bytes are missing at the end of the last container.
     fn cut(parts: &[Vec<Vec<u8>>], options: Options, cut: usize) -> Self {
         Self::named(parts, options, cut, |samples| {
             Numbered::new(samples, None, Suffix::Fixed(String::new())).into()
         })
     }
 
-    /// As `cut`, with the names that are made for so many samples.
+    /// As `cut`, with names that are made for the number of samples.
     fn named(
         parts: &[Vec<Vec<u8>>],
         options: Options,
@@ -115,7 +115,7 @@ impl World {
         Self::new(&[samples.to_vec()], options)
     }
 
-    /// Where byte `at` of a sample lies on the disk: container, offset.
+    /// The place of byte `at` of a sample on the disk: container, offset.
     fn place(&self, sample: u64, at: usize) -> (usize, usize) {
         let located = self.vfs.dataset().locate(sample).unwrap().unwrap();
         (located.part, located.sample.offset_bytes as usize + at)
@@ -126,12 +126,12 @@ impl World {
         self.disk[part][offset] ^= 0x40;
     }
 
-    /// What a good disk does.
+    /// Fetches as a good disk does.
     fn fetch(&self, span: &mut Span) {
         self.fetch_aligned(span, 1);
     }
 
-    /// What a disk does that reads whole blocks; what lies behind the file's end is anything.
+    /// Fetches as a disk does that reads whole blocks; bytes behind the file's end are arbitrary.
     fn fetch_aligned(&self, span: &mut Span, alignment_bytes: u64) {
         let bytes = &self.disk[span.part()];
         let (start, target) = span.target(alignment_bytes).unwrap();
@@ -141,7 +141,7 @@ impl World {
         assert!(span.needed_bytes() <= there, "nothing is needed from behind the end");
     }
 
-    /// What a disk does that gives one byte (of a part, at an offset) wrong.
+    /// Fetches as a disk does that returns one wrong byte (of a part, at an offset).
     fn fetch_lying(&self, span: &mut Span, lie: Option<(usize, usize)>) {
         self.fetch(span);
         if let Some((part, offset)) = lie
@@ -153,12 +153,12 @@ impl World {
         }
     }
 
-    /// Reads with nobody else around.
+    /// Reads without other readers.
     fn read(&self, sample: u64, offset: u64, length: u64) -> Result<Vec<u8>, Errno> {
         begin(request(sample, offset, length).alone_in(self))
     }
 
-    /// Goes on from a step, with nobody else around.
+    /// Goes on from a step, without other readers.
     fn drive(&self, step: Step) -> Result<Vec<u8>, Errno> {
         drive(request(0, 0, 0).alone_in(self), step)
     }
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Begins a read that has to wait; gives where it will say that it was woken.
+    /// Begins a read that has to wait; returns the number of times that it was woken.
     fn follow(&self, sample: u64) -> Arc<AtomicU64> {
         let Step::Wait(flight) = self.vfs.read(ino_of(sample), 1, 1) else {
             panic!("it must wait")
@@ -202,7 +202,7 @@ fn request(sample: u64, offset_bytes: u64, length_bytes: u64) -> ReadRequest {
 }
 
 impl ReadRequest {
-    /// A driver for a world in which nobody else reads, with a disk that is good.
+    /// A driver for a world without other readers, on a good disk.
     fn alone_in(self, world: &World) -> Alone<'_, impl FnMut(&mut Span)> {
         Alone { world, request: self, fetch: |span: &mut Span| world.fetch(span) }
     }
@@ -265,14 +265,14 @@ fn fails() -> Result<(), ReadError> {
 }
 
 impl World {
-    /// The disk fails, also the second time.
+    /// Ends a read whose disk fails, also the second time.
     fn fail(&self, task: Task) -> Result<Vec<u8>, Errno> {
         let Step::Read(again) = self.vfs.resume(task, fails()) else { panic!("it is tried again") };
         self.drive(self.vfs.resume(again, fails()))
     }
 }
 
-// ---- who fetches, who waits ----------------------------------------------------------------------
+// ---- which reader fetches, which waits -----------------------------------------------------------
 
 #[test]
 fn followers_are_woken_however_the_fetch_ends() {
@@ -297,7 +297,7 @@ fn followers_are_woken_however_the_fetch_ends() {
         }),
         ("nothing", |_, task| drop(task)),
     ];
-    // Kept whole, and passed over in two fetches.
+    // A sample that is kept whole, and one that is passed over in two fetches.
     for size in [5000, (1 << 20) + 1] {
         for (what, end) in &end_in {
             let world = World::of(&[noise(1, size)], options(Verify::Always, 1 << 20));
@@ -371,7 +371,7 @@ fn a_file_that_changed_takes_its_own_samples_with_it_and_no_others() {
     assert!(world.read(1, 0, 10).is_ok());
     let step = world.vfs.resume(world.lead(0), Err(ReadError::Changed(Change::Rewritten)));
     assert_eq!(world.drive(step), Err(Errno::EIO));
-    // Also what is in the cache: it is of another time than the rest.
+    // Also samples in the cache: they are older than the rest.
     for sample in [0, 1] {
         assert_eq!(world.read(sample, 10, 10), Err(Errno::EIO));
     }
@@ -427,7 +427,7 @@ fn a_sample_that_is_not_all_there_gives_eio_without_a_fetch() {
 
 #[test]
 fn an_announced_sample_that_never_fits_does_not_hold_up_the_others() {
-    // The window is half of the cache; with what a read is widened by, the first one is larger.
+    // The window is half of the cache; a read of the first sample is widened, so that it is larger.
     let samples = [noise(1, (512 << 10) - 100), noise(2, 5000)];
     let world = World::of(&samples, options(Verify::Always, 1 << 20));
     for sample in [0, 1] {
@@ -470,7 +470,7 @@ fn a_mismatch_found_after_a_passing_error_takes_its_place() {
     }
     assert!(world.vfs.bad_list().starts_with("000000\tchecksum\t"));
     assert_eq!(world.snapshot()["checksum_failures"], 1, "it is not fetched again");
-    // What is known for sure stays when the disk fails as well.
+    // A known error stays, even if the disk fails as well.
     assert_eq!(world.vfs.bad_list().lines().count(), 1);
 }
 

@@ -1,9 +1,9 @@
 //! Requests and where their time went: recorded only while `/.ffrfs/trace` is read.
 //!
-//! While it is not read, a request costs one relaxed load. While it is, each request that has
-//! ended is kept in a ring, the oldest going first, until it was read. A reader tells by the name that it
-//! reads under (`trace.NAME`) which it is; for each is known how far it has read. Tracing goes on for some
-//! seconds after each read, so that a reader that has died leaves nothing on.
+//! While the file is not read, a request costs one relaxed load. While it is read, ended requests are kept in a queue
+//! of limited length, from which the oldest are dropped first. A reader is known by the name under which it reads
+//! (`trace.NAME`), and for each reader the last request that it has read is noted. Tracing goes on for some
+//! seconds after each read, so that it ends soon after a reader has died.
 
 use super::{Errno, Operation, Span};
 use crate::store::remote::{Observer, Request};
@@ -14,25 +14,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a read keeps tracing on.
+/// The time for which a read keeps tracing on.
 pub const TRACED_FOR: Duration = Duration::from_secs(5);
 
 const SHARDS: usize = 8;
-/// Requests that wait to be read, for each shard.
+/// The most ended requests that are kept in each shard.
 const SHARD_EVENTS: usize = 8192;
-/// Phases of one request that are kept: reading all of a huge sample has thousands.
+/// The most phases of one request that are kept: a read of a whole huge sample has thousands.
 const MAX_PHASES: usize = 64;
-/// Requests that one read gives.
+/// The most requests that one page has.
 const PAGE_EVENTS: usize = 4096;
-/// Readers at a time.
+/// The most readers at a time.
 const MAX_READERS: usize = 64;
 
-/// What a request spends its time with.
+/// A phase in which a request spends its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for a thread: it came with others, or its read must wait for the disk.
+    /// The request waits for a thread or its turn: it came with others, or its read must wait for the disk.
     Queue,
-    /// It waits for what another request, or what is fetched ahead, brings.
+    /// The request waits for another in-flight read, of a request or a prefetch.
     Wait,
     /// Its bytes come from the host's page cache.
     Cache,
@@ -40,20 +40,20 @@ pub enum Phase {
     Disk,
     /// Its bytes come from a store.
     Store,
-    /// They are checked, and decoded.
+    /// Its bytes are checked and decoded.
     Verify,
     /// The answer is put together and given to the kernel.
     Reply,
-    /// A request to a store waits for the first byte of the answer …
+    /// A request to a store waits for the first byte of the answer.
     FirstByte,
-    /// … also after it was sent a second time.
+    /// The same, after the request was sent a second time.
     Hedge,
     /// The answer of a store comes.
     Body,
 }
 
 impl Phase {
-    /// What reports call it.
+    /// The name that reports use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,14 +71,14 @@ impl Phase {
     }
 }
 
-/// What was asked for.
+/// The inode, name or bytes that a request asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
     /// An inode.
     Inode(u64),
-    /// A name that is not in this directory.
+    /// A directory, and a name that is not in it.
     Name(u64, Box<[u8]>),
-    /// So many samples, the first of which has this inode, fetched ahead from this part.
+    /// A fetch ahead: the part, the inode of the first sample, and the number of samples.
     Ahead { part: usize, first: Option<u64>, samples: usize },
     /// A request to a store.
     Store(Box<Request>),
@@ -87,14 +87,14 @@ pub(super) enum Subject {
 /// A request of the kernel or to a store, or a fetch ahead, that has ended.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
-    /// `None`: a fetch ahead, or a request to a store.
+    /// `None` for a fetch ahead or a request to a store.
     pub(super) operation: Option<Operation>,
     pub(super) subject: Subject,
-    /// The thread that asked; 0: the kernel for itself.
+    /// The thread that asked; 0 if the kernel asked for itself, or ffrfs made the request.
     pub(super) pid: u32,
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
-    /// Bytes given, or why none.
+    /// The number of bytes that the answer has, or the error.
     pub(super) answer: Result<u64, Errno>,
     pub(super) start: Instant,
     pub(super) end: Instant,
@@ -111,7 +111,7 @@ struct Open {
 }
 
 impl Traced {
-    /// Of a request that is not traced.
+    /// The value for a request that is not traced.
     pub const NONE: Self = Self(None);
 
     fn new(operation: Option<Operation>, ino: u64, pid: u32, start: Instant) -> Self {
@@ -129,7 +129,7 @@ impl Traced {
         Self(Some(Box::new(Open { event, phase: None })))
     }
 
-    /// Which bytes were asked for.
+    /// Notes the bytes that were asked for.
     pub fn range(mut self, offset_bytes: u64, length_bytes: u64) -> Self {
         if let Some(open) = &mut self.0 {
             (open.event.offset_bytes, open.event.length_bytes) = (offset_bytes, length_bytes);
@@ -137,7 +137,7 @@ impl Traced {
         self
     }
 
-    /// It came to us at this time, before anybody looked at it.
+    /// Notes when the request arrived, if it then waited for its thread: the wait is a phase.
     pub fn arrived(mut self, at: Option<Instant>) -> Self {
         if let (Some(open), Some(at)) = (&mut self.0, at) {
             let began = open.event.start;
@@ -147,7 +147,7 @@ impl Traced {
         self
     }
 
-    /// A name was looked up in the directory: it is this inode, or it is not there.
+    /// Notes the result of looking a name up in the directory: the inode that was found, or `None`.
     pub fn looked_up(&mut self, name: &[u8], found: Option<u64>) {
         if let Some(open) = &mut self.0
             && let Subject::Inode(directory) = open.event.subject
@@ -157,7 +157,7 @@ impl Traced {
         }
     }
 
-    /// A phase begins; the one before has ended. Nothing happens if it is the same.
+    /// Begins a phase and ends the one before. If the phase is the same, it goes on.
     pub fn enter(&mut self, phase: Phase) {
         let Some(open) = &mut self.0 else { return };
         if open.phase.is_none_or(|(before, _)| before != phase) {
@@ -167,14 +167,14 @@ impl Traced {
         }
     }
 
-    /// A phase ends, and none begins.
+    /// Ends the phase without beginning another.
     pub fn leave(&mut self) {
         if let Some(open) = &mut self.0 {
             open.leave(Instant::now());
         }
     }
 
-    /// What was entered last was none: there was nothing to be had.
+    /// Drops the phase that was begun last: it brought no bytes.
     pub fn cancel(&mut self) {
         if let Some(open) = &mut self.0 {
             open.phase = None;
@@ -192,30 +192,30 @@ impl Open {
     }
 }
 
-/// Numbered in the order in which they ended.
+/// Ended events, numbered in the order in which they ended.
 type Kept = VecDeque<(u64, Arc<Event>)>;
 
-/// What was recorded, and who reads it.
+/// The recorded events and their readers.
 pub struct Trace {
-    /// Until when it is on, in milliseconds since `epoch`; 0: it is off.
+    /// The time until which tracing is on, in milliseconds since `epoch`; 0 if it is off.
     until_ms: AtomicU64,
     epoch: Instant,
     epoch_time: SystemTime,
     /// The number of the last event.
     last: AtomicU64,
     shards: Vec<CachePadded<Mutex<Kept>>>,
-    /// How far each has read.
+    /// The number of the last event that each reader has read, by the reader's name.
     readers: Mutex<HashMap<Box<[u8]>, u64>>,
 }
 
-/// Some of what was recorded, in the order in which it ended.
+/// Some of the recorded events, in the order in which they ended.
 pub(super) struct Page {
     pub(super) events: Vec<(u64, Arc<Event>)>,
-    /// The number of the last one.
+    /// The number of the last event up to which the page goes.
     pub(super) last: u64,
-    /// How many before that are lost.
+    /// The number of unread events up to `last` that were dropped before they were read.
     pub(super) lost: u64,
-    /// Whether there are more.
+    /// Whether more events follow.
     pub(super) has_more: bool,
 }
 
@@ -233,7 +233,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Whether tracing is on. Switches it off when it has not been read for a while.
+    /// Whether tracing is on. Switches it off if the trace has not been read for a while.
     #[must_use]
     pub fn is_on(&self) -> bool {
         let until_ms = self.until_ms.load(Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Trace {
         off.is_err_and(|now| now != 0)
     }
 
-    /// How many readers there are, while tracing is on.
+    /// The number of readers while tracing is on, otherwise 0.
     pub(super) fn readers(&self) -> usize {
         if self.is_on() { self.lock_readers().len() } else { 0 }
     }
@@ -262,7 +262,7 @@ impl Trace {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Begins to record a request on an inode, which was looked at from `start` on.
+    /// Begins to record a request on an inode, whose handling began at `start`.
     pub fn begin(&self, operation: Operation, ino: u64, pid: u32, start: Instant) -> Traced {
         match self.is_on() {
             true => Traced::new(Some(operation), ino, pid, start),
@@ -270,19 +270,19 @@ impl Trace {
         }
     }
 
-    /// It was answered, with so many bytes or an error.
+    /// Ends the record of a request, which was answered with this number of bytes or an error.
     pub fn end(&self, traced: Traced, answer: Result<u64, Errno>) {
         let Some(mut open) = traced.0 else { return };
         let now = Instant::now();
         open.leave(now);
-        // That is how the kernel is told that it can do this itself.
+        // ENOSYS tells the kernel that it can do this itself: no failure.
         let answer = if answer == Err(Errno::ENOSYS) { Ok(0) } else { answer };
         (open.event.end, open.event.answer) = (now, answer);
         self.push(open.event);
     }
 
-    /// Records a fetch ahead that is being taken in: `since` when it was under way, and whether its bytes
-    /// are there. To be ended like a request.
+    /// Begins to record a fetch ahead whose result is being taken in, and which began at `since`. It is ended like a
+    /// request.
     pub(super) fn begin_ahead(
         &self,
         span: &Span,
@@ -314,12 +314,12 @@ impl Trace {
         if shard.len() == SHARD_EVENTS {
             shard.pop_front();
         }
-        // Numbered with the shard locked: a thread that has locked all of them misses none.
+        // The number is given while the shard is locked: a thread that has locked all shards misses no event.
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         shard.push_back((number, Arc::new(event)));
     }
 
-    /// What a reader has not read yet. One that is new has read all.
+    /// Returns the events that a reader has not read yet. To a new reader, all events until now count as read.
     pub(super) fn page(&self, reader: &[u8]) -> Page {
         let read = self.is_on().then(|| self.lock_readers().get(reader).copied()).flatten();
         let shards: Vec<_> = self.shards.iter().map(|shard| lock(shard)).collect();
@@ -341,7 +341,7 @@ impl Trace {
         Page { lost: last - read - events.len() as u64, events, last, has_more }
     }
 
-    /// A reader has read a page whose last event has this number: tracing goes on.
+    /// Notes that a reader has read a page whose last event has this number, and keeps tracing on.
     pub(super) fn was_read(&self, reader: &[u8], last: u64) {
         let until_ms = self.now_ms() + TRACED_FOR.as_millis() as u64;
         let mut readers = self.lock_readers();
@@ -353,12 +353,12 @@ impl Trace {
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
-    /// Nanoseconds from the mount until then.
+    /// Nanoseconds from the mount until `at`.
     pub(super) fn nanos(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// When the mount was, in nanoseconds since 1970.
+    /// The time of the mount, in nanoseconds since 1970.
     pub(super) fn epoch_unix_nanos(&self) -> u64 {
         let since = self.epoch_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Where the program's users steer it: no bucket is called so.
+/// The path at which users of the program steer the store: no bucket has this name.
 const CONTROL: &str = "/-/";
 
 /// A request that is being answered.
@@ -117,7 +117,7 @@ fn is_authorized(shared: &Shared, request: &hyper::Request<Incoming>) -> bool {
 }
 
 impl Shared {
-    /// Whether a GET of a bucket's path lists it; an object of that key comes first.
+    /// Whether a GET of a bucket's path lists the bucket; an object with the same key comes first.
     fn is_listing(&self, key: &str, query: &str) -> bool {
         field(query, "list-type").is_some() || lock(&self.objects).get(key, None).is_none()
     }
@@ -130,7 +130,7 @@ impl Asked {
             .header("x-amz-request-id", &self.id)
             .header("x-amz-id-2", "loopback");
         match self.plan.clock_ahead {
-            // The server says what time it is.
+            // The server adds the right date.
             Duration::ZERO => builder,
             ahead => builder.header(DATE, http_time(SystemTime::now() + ahead)),
         }
@@ -142,7 +142,7 @@ impl Asked {
         built(builder, if self.kind == RequestKind::Head { whole("") } else { whole(text) })
     }
 
-    /// The error that a rule wants.
+    /// The error that a rule asks for.
     fn faulty(&self) -> io::Result<Response<Body>> {
         let (status, retry_after) = self.plan.status.unwrap_or((500, None));
         let (code, message) = match status {
@@ -223,7 +223,7 @@ impl Asked {
         wanted.any(|tag| tag == "*" || tag.trim_matches('"') == version.etag.trim_matches('"'))
     }
 
-    /// The range that is sent in place of the one that was asked for.
+    /// The range that is sent instead of the range that was asked for.
     fn bent(&self, range: Range<u64>, total: u64) -> Range<u64> {
         let shift = u64::from(self.plan.shifted);
         let start = (range.start + shift).min(total - 1);

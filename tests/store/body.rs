@@ -1,4 +1,4 @@
-//! The body of an answer: at the connection's bandwidth, and with the end that it suffers.
+//! The body of an answer: at the connection's bandwidth, and with the end that a fault gives it.
 
 use super::record::Underway;
 use super::rules::{End, Plan};
@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep_until};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What one write carries.
+/// The most bytes that one write carries.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Timers go by milliseconds: what is due sooner is sent now.
+/// Timers count milliseconds: bytes that are due sooner are sent now.
 const SLACK: Duration = Duration::from_micros(500);
 
-/// A body that is there at once.
+/// A body that is sent at once.
 pub(super) fn whole(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -79,14 +79,14 @@ impl Sending {
         Some(Ok(self.rest.split_to(length)))
     }
 
-    /// The body ends here, or goes on when it has hung long enough.
+    /// Ends the body here, or lets it go on after a hang.
     async fn end(&mut self) -> io::Result<()> {
         let end = self.plan.end.take();
         if let Some(End::Hang(_)) = end {
             self.shared.hang().await;
             return Ok(());
         }
-        // What was written is to arrive: hyper, and a reset, throw away what waits.
+        // The bytes written so far must arrive: hyper, and a reset, throw away bytes that wait.
         tokio::time::sleep(Duration::from_millis(5)).await;
         match end {
             Some(End::Reset(_)) => {
@@ -98,7 +98,7 @@ impl Sending {
         }
     }
 
-    /// Waits until the connection has carried this much.
+    /// Waits until the connection has carried `bytes` bytes.
     async fn pace(&self, bytes: usize, bandwidth: u64) {
         let takes = Duration::from_secs_f64(bytes as f64 / bandwidth as f64);
         let due = {

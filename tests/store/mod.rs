@@ -39,18 +39,18 @@ pub(crate) struct Store {
     runtime: Option<Runtime>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     objects: Mutex<Objects>,
     rules: Rules,
     record: Record,
-    /// What requests must carry in `Authorization` or `x-amz-security-token`; `None`: anything goes.
+    /// The token that requests must carry in `Authorization` or `x-amz-security-token`; `None`: any request is accepted.
     token: Mutex<Option<String>>,
-    /// Objects in one page of a listing.
+    /// The number of objects in one page of a listing.
     page: AtomicUsize,
     /// Whether connections are closed as soon as they are made.
     down: AtomicBool,
-    /// Changes when requests that hang may go on.
+    /// Changes when hanging requests may go on.
     released: watch::Sender<u64>,
 }
 
@@ -58,7 +58,7 @@ struct Shared {
 struct Connection {
     /// The socket, for a reset.
     socket: OwnedFd,
-    /// When it has sent what it was asked for, at its bandwidth.
+    /// The time at which the connection will have sent all that was asked for, at its bandwidth.
     free_at: Mutex<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Store {
         Self::start(0, 2, None)
     }
 
-    /// A store on this port (0: a free one) with so many threads, which also shows the files below `root`.
+    /// Starts a store on this port (0: a free one) with `threads` threads, which also shows the files below `root`.
     pub(crate) fn start(port: u16, threads: usize, root: Option<&Path>) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -118,32 +118,32 @@ impl Store {
         lock(&self.shared.objects).remove(key);
     }
 
-    /// From now on versions have ids, and each can be asked for.
+    /// Gives ids to versions from now on, so that each can be asked for.
     pub(crate) fn keep_versions(&self) {
         lock(&self.shared.objects).keep_versions();
     }
 
-    /// From now on this rule applies too.
+    /// Applies this rule, too, from now on.
     pub(crate) fn rule(&self, rule: Rule) {
         self.shared.rules.add(rule);
     }
 
-    /// From now on there are no faults; requests that hang go on.
+    /// Ends all faults; hanging requests go on.
     pub(crate) fn heal(&self) {
         self.shared.replace_rules(Vec::new());
     }
 
-    /// Requests without this token are refused.
+    /// Refuses requests without this token.
     pub(crate) fn require_token(&self, token: Option<&str>) {
         *lock(&self.shared.token) = token.map(str::to_owned);
     }
 
-    /// Listings come in pages of so many objects.
+    /// Sets the number of objects in a page of a listing.
     pub(crate) fn page_by(&self, objects: usize) {
         self.shared.page.store(objects, Ordering::Relaxed);
     }
 
-    /// While it is down, connections are closed as soon as they are made.
+    /// Takes the store down or up: while it is down, connections are closed as soon as they are made.
     pub(crate) fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::Relaxed);
     }
@@ -170,7 +170,7 @@ impl Store {
         self.shared.record.in_flight()
     }
 
-    /// Begins to count anew.
+    /// Forgets all requests so far, and counts anew.
     pub(crate) fn forget_requests(&self) {
         self.shared.record.forget();
     }
@@ -216,7 +216,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(move |request| {
         let (shared, connection) = (Arc::clone(&shared), Arc::clone(&connection));
         async move {
-            // While it is down, connections that are kept alive end, too.
+            // While the store is down, connections that are kept alive end, too.
             match shared.down.load(Ordering::Relaxed) {
                 true => Err(std::io::ErrorKind::ConnectionAborted.into()),
                 false => answer::answer(&shared, connection, request).await,
@@ -224,6 +224,6 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         }
     });
     let http = hyper::server::conn::http1::Builder::new();
-    // It ends with an error when a fault ends a connection, and when a client goes away.
+    // The call fails if a fault ends the connection, or if the client closes it.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }

@@ -13,12 +13,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) struct Version {
     pub(super) bytes: Bytes,
     pub(super) modified: SystemTime,
-    /// Quoted.
+    /// With its quotes.
     pub(super) etag: String,
     pub(super) version_id: Option<String>,
 }
 
-/// What a listing says of an object.
+/// The data of an object in a listing.
 #[derive(Debug, Clone)]
 pub(super) struct Listed {
     pub(super) key: String,
@@ -28,10 +28,10 @@ pub(super) struct Listed {
 }
 
 pub(super) struct Objects {
-    /// By `bucket/key`; the last version is the current one.
+    /// Versions by `bucket/key`; the last one is the current one.
     versions: BTreeMap<String, Vec<Version>>,
     keeps_versions: bool,
-    /// Versions so far: no two have the same ETag.
+    /// The number of versions so far: no two have the same ETag.
     count: u64,
     root: Option<PathBuf>,
     /// Files below the root, by key and ETag.
@@ -68,7 +68,7 @@ impl Objects {
         self.keeps_versions = true;
     }
 
-    /// The current version, or the one of this id.
+    /// The current version, or the version with this id.
     pub(super) fn get(&mut self, key: &str, version_id: Option<&str>) -> Option<Version> {
         let Some(versions) = self.versions.get(key) else { return self.below_root(key) };
         match version_id {
@@ -92,11 +92,11 @@ impl Objects {
         Some(Version { bytes, modified, etag, version_id: None })
     }
 
-    /// All objects whose `bucket/key` begins so, in order.
+    /// All objects whose `bucket/key` begins with `prefix`, in order.
     pub(super) fn list(&self, prefix: &str) -> Vec<Listed> {
         let mut found = BTreeMap::new();
         if let Some(root) = &self.root {
-            // Of a bucket that is a directory, only what the prefix's directory holds.
+            // If the bucket is a directory, only the files below the prefix's directory are visited.
             let start = prefix.rsplit_once('/').map_or("", |(directory, _)| directory);
             for entry in walkdir::WalkDir::new(root.join(start)).into_iter().flatten() {
                 let key = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
@@ -128,14 +128,14 @@ fn file_etag(metadata: &fs::Metadata) -> String {
     format!("\"{:x}-{:x}\"", modified.unwrap_or_default().as_nanos(), metadata.len())
 }
 
-/// A file's bytes, which stay on disk, and when it was modified.
+/// A file's bytes, which stay on disk, and its modification time.
 pub(super) fn mapped(path: &Path) -> io::Result<(Bytes, SystemTime)> {
     let file = File::open(path)?;
     let modified = file.metadata()?.modified()?;
     if file.metadata()?.len() == 0 {
         return Ok((Bytes::new(), modified));
     }
-    // SAFETY: whoever puts a file into the store does not shorten it while the store runs; what is written to it
+    // SAFETY: callers that put a file into the store do not shorten it while the store runs; bytes that are written to it
     // meanwhile may be seen or not, as with any store of a file that is being written.
     let map = unsafe { Mmap::map(&file)? };
     Ok((Bytes::from_owner(map), modified))

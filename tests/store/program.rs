@@ -1,6 +1,5 @@
-//! The store of the tests as a program, for measurements: `store ROOT [PORT [THREADS]]`. The first directories below
-//! ROOT are its buckets. It prints its endpoint, and ends with its standard input. `control.rs` says how it is
-//! steered.
+//! The store of the tests as a program, for measurements: `store ROOT [PORT [THREADS]]`. The first directories below ROOT
+//! are its buckets. It prints its endpoint, and ends with its standard input. `control.rs` says how programs steer it.
 
 #[path = "mod.rs"]
 mod store;
@@ -22,6 +21,6 @@ fn main() {
     let store = store::Store::start(port, usize::from(threads), Some(&root));
     println!("{}", store.endpoint());
     std::io::stdout().flush().expect("write the endpoint");
-    // Whoever started it holds the other end: it does not outlive them.
+    // The process that started this one holds the other end of the pipe: this one does not outlive it.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -1,4 +1,4 @@
-//! What was asked for: every request with its range, status and bytes sent.
+//! The record of requests: each with its range, status and bytes sent.
 
 use super::lock;
 use serde::{Deserialize, Serialize};
@@ -27,15 +27,15 @@ pub(crate) struct Request {
     pub(crate) range: Option<Range<u64>>,
     /// The status of the answer; 0 if there was none.
     pub(crate) status: u16,
-    /// How much of the body was sent.
+    /// The bytes of the body that were sent.
     pub(crate) sent_bytes: u64,
-    /// Whether it suffered a fault (latency and bandwidth are none).
+    /// Whether the request suffered a fault (latency and bandwidth do not count).
     pub(crate) is_faulty: bool,
     /// The version that was asked for.
     pub(crate) version_id: Option<String>,
     pub(crate) if_match: Option<String>,
     pub(crate) authorization: Option<String>,
-    /// When it came, since the store began to count.
+    /// The time of its arrival, since the store began to count.
     pub(crate) came_at: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// A request has come.
+    /// Records a request that has come.
     pub(super) fn begin(&self, mut request: Request) -> Underway {
         request.came_at = lock(&self.since).elapsed();
         let entry = Arc::new(Entry { request: Mutex::new(request), sent_bytes: AtomicU64::new(0) });

@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What goes wrong with a request.
+/// A fault that a request suffers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Fault {
     /// The first byte comes after a lognormal time.
     Latency { median_ms: f64, sigma: f64 },
-    /// The first byte comes so much later.
+    /// The first byte comes later by this time.
     Stall { ms: u64 },
-    /// The connection carries so many bytes a second.
+    /// The connection carries this many bytes a second.
     Bandwidth { bytes: u64 },
     /// An error instead of an answer, with `Retry-After` in seconds.
     Status { status: u16, retry_after: Option<u64> },
-    /// The connection is reset after so many bytes of the body.
+    /// The connection is reset after this many bytes of the body.
     Reset { after: u64 },
-    /// The body ends in order after so many bytes, though more were promised.
+    /// The body ends in order after this many bytes, though more were promised.
     EndEarly { after: u64 },
-    /// No further byte after so many bytes of the body, until the rules are replaced.
+    /// No further byte after this many bytes of the body, until the rules are replaced.
     HangAfter { after: u64 },
     /// No answer until the rules are replaced.
     Hang,
-    /// A range that is so many bytes shorter than what was asked for, and says so.
+    /// A range that is this many bytes shorter than the range asked for, and says so.
     ShortRange { missing: u64 },
     /// The whole object with status 200 for a range.
     IgnoreRange,
-    /// A range that begins a byte later than what was asked for.
+    /// A range that begins a byte later than the range asked for.
     WrongRange,
     /// A range of an object that is said to be a byte longer.
     WrongTotal,
@@ -41,33 +41,33 @@ pub(crate) enum Fault {
     WeakEtag,
     /// If-Match is ignored.
     IgnoreConditions,
-    /// The clock of the store is ahead by so many seconds.
+    /// The clock of the store is ahead by this many seconds.
     ClockAhead { seconds: u64 },
 }
 
-/// Which requests suffer a fault.
+/// A fault, and the requests that suffer it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Rule {
-    /// Requests of this kind; `None`: all.
+    /// Requests of this kind; `None`: of every kind.
     #[serde(default)]
     pub(crate) kind: Option<RequestKind>,
-    /// Requests for keys that begin so.
+    /// Requests for keys that begin with this text.
     #[serde(default)]
     pub(crate) key: String,
-    /// So many of a hundred of these, drawn by their number.
+    /// The percentage of these requests that suffer, drawn by their numbers.
     #[serde(default = "all")]
     pub(crate) percent: f64,
-    /// The first so many of these go well.
+    /// The number of these requests that go well at first.
     #[serde(default)]
     pub(crate) skip: u64,
-    /// At most so many of them suffer.
+    /// The most requests that suffer.
     #[serde(default = "unlimited")]
     pub(crate) times: u64,
-    /// What the draws depend on.
+    /// The seed of the draws.
     #[serde(default)]
     pub(crate) seed: u64,
-    /// What they suffer.
+    /// The fault that the requests suffer.
     pub(crate) fault: Fault,
 }
 
@@ -80,44 +80,44 @@ fn unlimited() -> u64 {
 }
 
 impl Rule {
-    /// Every request suffers this.
+    /// A rule by which every request suffers `fault`.
     pub(crate) fn all(fault: Fault) -> Self {
         let (percent, times) = (all(), unlimited());
         Self { kind: None, key: String::new(), percent, skip: 0, times, seed: 0, fault }
     }
 
-    /// Every GET of an object suffers this.
+    /// A rule by which every GET of an object suffers `fault`.
     pub(crate) fn gets(fault: Fault) -> Self {
         Self { kind: Some(RequestKind::Get), ..Self::all(fault) }
     }
 
-    /// So many of a hundred.
+    /// The rule, for this percentage of the requests.
     pub(crate) fn percent(self, percent: f64) -> Self {
         Self { percent, ..self }
     }
 
-    /// After so many that go well.
+    /// The rule, after `skip` requests that go well.
     pub(crate) fn after(self, skip: u64) -> Self {
         Self { skip, ..self }
     }
 
-    /// At most so many.
+    /// The rule, for at most `times` requests.
     pub(crate) fn times(self, times: u64) -> Self {
         Self { times, ..self }
     }
 
-    /// Those for keys that begin so.
+    /// The rule, for keys that begin with `key`.
     pub(crate) fn of(self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self }
     }
 
-    /// Drawn from another seed.
+    /// The rule, with draws from another seed.
     pub(crate) fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 }
 
-/// All that one request suffers.
+/// All faults that one request suffers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) delay: Duration,
@@ -132,7 +132,7 @@ pub(super) struct Plan {
     pub(super) etag: Etag,
     pub(super) ignores_conditions: bool,
     pub(super) clock_ahead: Duration,
-    /// Whether anything but latency and bandwidth is in it.
+    /// Whether the plan has faults other than latency and bandwidth.
     pub(super) is_faulty: bool,
 }
 
@@ -152,7 +152,7 @@ pub(super) enum Etag {
     Absent,
 }
 
-/// A rule, how many requests it was for, and how many suffered.
+/// A rule, the number of requests that it matched, and the number that suffered.
 struct Counted {
     rule: Rule,
     seen: u64,
@@ -172,7 +172,7 @@ impl Rules {
         *lock(&self.0) = rules.into_iter().map(counted).collect();
     }
 
-    /// What the next request for this key suffers.
+    /// The faults that the next request for this key suffers.
     pub(super) fn plan(&self, kind: RequestKind, key: &str) -> Plan {
         let mut plan = Plan::default();
         for (index, counted) in lock(&self.0).iter_mut().enumerate() {

@@ -24,7 +24,7 @@ pub(super) fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Writes `%XX` for all that may not stand in a URL; slashes stay.
+/// Writes `%XX` for all bytes that may not stand in a URL; slashes stay.
 pub(super) fn encode(text: &str) -> String {
     let mut out = String::new();
     for &byte in text.as_bytes() {
@@ -38,14 +38,14 @@ pub(super) fn encode(text: &str) -> String {
     out
 }
 
-/// The value of a field of a query; without `=`, an empty one.
+/// The value of a field of a query; an empty one for a field without `=`.
 pub(super) fn field(query: &str, name: &str) -> Option<String> {
     let fields = query.split('&').map(|field| field.split_once('=').unwrap_or((field, "")));
     let mut found = fields.filter(|(key, _)| decode(key) == name);
     found.next().map(|(_, value)| decode(&value.replace('+', " ")))
 }
 
-/// The bytes that a `Range` header asks for of an object; `None` if it asks for none of them.
+/// The bytes of an object that a `Range` header asks for; `None` if it asks for no byte of the object.
 pub(super) fn range(header: &str, length_bytes: u64) -> Option<Range<u64>> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let range = match (first.parse::<u64>(), last.parse::<u64>()) {
@@ -57,7 +57,7 @@ pub(super) fn range(header: &str, length_bytes: u64) -> Option<Range<u64>> {
     (range.start < range.end).then_some(range)
 }
 
-/// As in `Last-Modified`.
+/// A time as in `Last-Modified`.
 pub(super) fn http_time(time: SystemTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -67,7 +67,7 @@ pub(super) fn http_time(time: SystemTime) -> String {
     format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// As in listings of S3.
+/// A time as in listings of S3.
 pub(super) fn iso_time(time: SystemTime) -> String {
     let (_, (year, month, day), (hour, minute, second)) = civil(time);
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000Z")
@@ -77,7 +77,7 @@ pub(super) fn iso_time(time: SystemTime) -> String {
 fn civil(time: SystemTime) -> (u64, (u64, u64, u64), (u64, u64, u64)) {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March, of eras of 400 years.
+    // Years begin in March here, in eras of 400 years.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let leaps = day_of_era / 1460 + day_of_era / 146_096;

@@ -17,13 +17,13 @@ pub(super) fn error(code: &str, message: &str, key: &str, request_id: &str) -> S
     )
 }
 
-/// What a listing asks for.
+/// The parameters of a listing.
 pub(super) struct Ask {
-    /// The directory whose name is the bucket.
+    /// The name of the bucket.
     pub(super) bucket: String,
     pub(super) prefix: String,
     delimiter: Option<String>,
-    /// Keys behind this one.
+    /// The key after which the page begins.
     after: String,
     page: usize,
     is_encoded: bool,
@@ -31,10 +31,10 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Of a bucket and the query; at most `page` objects at a time.
+    /// Reads the parameters from the bucket and the query; a page has at most `page` objects.
     pub(super) fn new(bucket: &str, query: &str, page: usize) -> Self {
         let is_v2 = field(query, "list-type").as_deref() == Some("2");
-        // A token is the last key of the page before it, escaped so that it is opaque.
+        // A continuation token is the last key of the page before, escaped so that it is opaque.
         let token = field(query, "continuation-token").map(|token| decode(&token));
         let wanted = field(query, "max-keys").and_then(|keys| keys.parse().ok());
         Self {
@@ -51,7 +51,7 @@ impl Ask {
         }
     }
 
-    /// One page out of all objects with the prefix, whose keys begin with the bucket.
+    /// One page of all objects with the prefix, whose keys begin with the bucket.
     pub(super) fn page(&self, objects: &[Listed]) -> String {
         let (mut contents, mut folders) = (String::new(), Vec::<&str>::new());
         let (mut count, mut last, mut is_cut) = (0, String::new(), false);
@@ -97,7 +97,7 @@ impl Ask {
         out + "</ListBucketResult>"
     }
 
-    /// What a key is listed under, if there is a delimiter behind the prefix.
+    /// The folder that a key is listed under, if there is a delimiter behind the prefix.
     fn folder<'k>(&self, key: &'k str) -> Option<&'k str> {
         let delimiter = self.delimiter.as_deref()?;
         let rest = key.get(self.prefix.len()..)?;

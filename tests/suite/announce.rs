@@ -16,7 +16,7 @@ fn mount(transport: Transport) -> Mount {
     Mount::new(transport, fixture("packed_folder.ffr"), &["rw"])
 }
 
-/// Waits until so many samples have been announced in all; not more.
+/// Waits until `samples` samples have been announced in all, and checks that there are not more.
 #[track_caller]
 fn assert_announced(mount: &Mount, samples: u64) {
     let announced = || mount.stats()["prefetch"]["announced"].as_u64().expect("a number");
@@ -113,7 +113,7 @@ fn a_last_line_without_newline_that_can_name_nothing_is_an_error() {
             let refused = writer(&mount).write(line).map_err(|error| error.raw_os_error());
             assert_eq!(refused, Err(Some(errno)), "{shown}");
         }
-        // What may still become a name waits for the rest.
+        // Bytes that may still become a name wait for the rest.
         let mut file = writer(&mount);
         for part in [&b"tr"[..], b"ain", b"/", b"cat/001", b".jpg"] {
             file.write_all(part).unwrap();
@@ -130,7 +130,7 @@ fn a_last_line_without_newline_that_can_name_nothing_is_an_error() {
 fn a_last_line_that_could_have_become_a_name_is_an_error_at_close() {
     for_each_transport(|transport| {
         let mount = mount(transport);
-        // What was looked at before does not change that.
+        // An earlier read of the sample does not change that.
         mount.read("train/cat/001.jpg").unwrap();
         for (parts, errno) in [
             ([&b"1\n"[..], b"train/cat/00"], libc::ENOENT),
@@ -192,7 +192,7 @@ fn bad_input_is_refused_and_logged_once_and_what_was_before_it_counts() {
         assert_eq!(file.write(b"2\n").unwrap(), 2);
         assert_errno(writer(&mount).write(&999u64.to_le_bytes()), libc::EINVAL);
         assert_errno(writer(&mount).write(b"\0\x01junk"), libc::EINVAL);
-        // The kernel cuts it where it likes. Each part could begin the path of a sample, until it gets too long.
+        // The kernel cuts a write anywhere. Each part could begin the path of a sample, until the path gets too long.
         let too_long = [&b"train"[..], &[b'/'; 70_000]].concat();
         assert_errno(writer(&mount).write_all(&too_long), libc::EINVAL);
         assert_announced(&mount, 2);
@@ -286,7 +286,7 @@ fn other_users_may_announce_where_they_may_read() {
     }
     for_each_transport(|transport| {
         let mount = Mount::with_samples(transport, &samples(9, 9), &["allow_other", "rw"]);
-        // Its own directory is private: what lies in it is reached from within.
+        // The test's own directory is private: the mount in it is reached from within.
         let as_nobody = |script: &str| {
             run(Command::new("setpriv")
                 .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script])

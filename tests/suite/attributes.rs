@@ -1,4 +1,4 @@
-//! What `stat`, `statfs` and extended attributes say.
+//! The answers of `stat`, `statfs` and extended attributes.
 
 use crate::common::{
     Mount, Need, container_in, fixture, flip_byte, for_each_transport, have, offsets, python,
@@ -33,7 +33,7 @@ fn a_directory_has_a_link_for_each_directory_in_it() {
     for_each_transport(|transport| {
         let mount = Mount::new(transport, fixture("packed_folder.ffr"), &[]);
         let links = |name: &str| fs::metadata(mount.path(name)).unwrap().nlink();
-        // train, val and hollow.
+        // Three directories: train, val and hollow.
         assert_eq!(links(""), 5);
         assert_eq!(links("train"), 4);
         assert_eq!(links("train/cat"), 2);
@@ -78,7 +78,7 @@ fn everything_is_readable_and_nothing_writable() {
 #[test]
 fn owner_group_and_masks_are_as_the_options_say() {
     for_each_transport(|transport| {
-        // Who mounts must be able to look at it, root or not.
+        // The user who mounts must be able to look at the mount, root or not.
         let uid = nix::unistd::geteuid().as_raw();
         let uid = if uid == 0 { 1234 } else { uid };
         let options = [format!("uid={uid}"), "gid=5678".to_owned()];
@@ -107,7 +107,7 @@ fn statfs_gives_true_sizes_and_counts() {
         // Samples, ten directories, the root.
         assert_eq!(stat.files(), 1011);
         assert_eq!(stat.name_max(), 255);
-        // A file says the same as the root.
+        // A file gives the same figures as the root.
         let stat = nix::sys::statvfs::statvfs(&mount.path("000/000001")).unwrap();
         assert_eq!(stat.files(), 1011);
     });
@@ -190,7 +190,7 @@ fn extended_attributes_say_where_a_sample_lies_and_whether_it_was_checked() {
         mount.read("000003").unwrap();
         mount.read("000004").unwrap_err();
         assert_eq!((shown(2), shown(3), shown(4)), (line(0, "no"), line(1, "yes"), line(2, "bad")));
-        // Directories and control files have none.
+        // Directories and control files have no extended attributes.
         let outcome = python(XATTRS, &[mount.point(), &mount.path(".ffrfs/bad")]).ok();
         assert_eq!(outcome.text(), "\n\n");
     });

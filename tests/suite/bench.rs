@@ -1,4 +1,4 @@
-//! `ffrfs bench`: it measures what is there, and takes away what it has mounted.
+//! `ffrfs bench`: it measures its targets, and unmounts what it has mounted itself.
 
 use super::common::{
     FFRFS, Mount, Need, Transport, ffrfs, flip_byte, have, offsets, run, samples, temp_dir,
@@ -28,7 +28,7 @@ fn what_cannot_be_mounted_is_told_in_one_line_without_a_directory_that_nobody_ha
     assert!(!outcome.stderr.contains("ffrfs-bench-"), "{}", outcome.stderr);
 }
 
-/// No mount of a benchmark is left.
+/// Checks that no mount of a benchmark is left.
 fn assert_no_mount_is_left(container: &Path) {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let name = container.to_str().unwrap();
@@ -53,7 +53,7 @@ fn containers_mounts_and_directories_are_measured_side_by_side() {
     let svg = work.path().join("chart.svg");
     let outcome = bench(&targets, &["--json", "--svg", svg.to_str().unwrap()]).ok();
     let rows: Vec<Value> = serde_json::from_slice(&outcome.stdout).unwrap();
-    // The container is mounted twice: as it comes, and with rw.
+    // The container is mounted twice: without options, and with rw.
     assert_eq!(rows.len(), 4 * 3);
     for row in &rows {
         for (pass, count) in [("first", 2), ("later", 2)] {
@@ -144,7 +144,7 @@ fn passes_that_are_too_short_to_tell_are_warned_of() {
     }
     let outcome = bench(&[work.path()], &["--mode=sequential"]).ok();
     let said = outcome.stderr.trim();
-    // A busy machine may take longer for some of them.
+    // A busy machine may take longer for some of the passes.
     let count = said.split_whitespace().nth(1).and_then(|word| word.parse::<u32>().ok());
     assert!(count.is_some_and(|count| (1..=4).contains(&count)), "{said}");
     assert!(
@@ -153,7 +153,7 @@ fn passes_that_are_too_short_to_tell_are_warned_of() {
         ),
         "{said}"
     );
-    // More than any machine reads in a second.
+    // More bytes than any machine reads in a second.
     let large = work.path().join("large");
     fs::create_dir(&large).unwrap();
     for file in 0..200 {

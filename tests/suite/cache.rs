@@ -1,4 +1,4 @@
-//! The fastest request is the one that is never sent: what the kernel was told once it does not ask again.
+//! The fastest request is one that is never sent: the kernel does not ask again for what it was told once.
 
 use crate::common::{
     Held, Mount, Need, Transport, fixture, for_each_transport, have, python, samples, undisturbed,
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// What doing something asks of the daemon.
+/// The requests that `what` sends to the daemon.
 fn requests_of(mount: &Mount, what: impl FnOnce()) -> BTreeMap<String, u64> {
     let before = mount.requests();
     what();
@@ -21,8 +21,8 @@ fn requests_of(mount: &Mount, what: impl FnOnce()) -> BTreeMap<String, u64> {
     after
 }
 
-/// Whatever is done a second time asks nothing. The kernel may evict what it holds, and then asks for it as it asked the first
-/// time: then it is done once more.
+/// Checks that `what` sends no request the second time. The kernel may evict what it holds, and then asks for it as it did
+/// the first time: then `what` is done once more.
 #[track_caller]
 fn second_time_is_free(mount: &Mount, what: impl Fn()) {
     let first = requests_of(mount, &what);
@@ -40,7 +40,7 @@ fn second_time_is_free(mount: &Mount, what: impl Fn()) {
     });
 }
 
-/// Of a mount that can be written the kernel drops a file's time of access, as it read it: see below.
+/// On a mount that can be written, the kernel drops a file's time of access when it reads the file: see below.
 const READ_ONLY: &str = "ro";
 
 fn mount(transport: Transport, options: &[&str]) -> Mount {
@@ -58,7 +58,7 @@ fn without_ro_a_file_is_asked_once_for_its_attributes_after_it_was_read() {
             }
         };
         read_all();
-        // The host takes no page of these.
+        // The host takes no page of these files.
         let held = |number| Held::new(&mount.path(format!("{number:06}")));
         let _held: Vec<Held> = (0..100).map(held).collect();
         let second = requests_of(&mount, read_all);
@@ -89,7 +89,7 @@ fn a_second_read_through_another_descriptor_and_at_other_offsets_asks_nothing() 
         let largest =
             name.max_by_key(|name| fs::metadata(mount.path(name)).unwrap().len()).unwrap();
         mount.read(&largest).unwrap();
-        // The host takes no page of it.
+        // The host takes no page of this file.
         let _held = Held::new(&mount.path(&largest));
         let asked = requests_of(&mount, || {
             let mut buffer = [0; 777];
@@ -244,7 +244,7 @@ fn counters_and_latencies_add_up() {
             let stats = mount.stats();
             assert_eq!(stats["bytes_served"], bytes);
             assert_eq!(stats["bytes_fetched"], bytes);
-            // The size of one of them is 0: nobody reads that.
+            // One of the samples is empty, and is not read.
             assert!(stats["samples_verified"].as_u64().unwrap() >= 99, "{stats}");
             assert_eq!(stats["checksum_failures"], 0);
             let buckets = stats["latency_us"]["read"]["count"].as_array().unwrap();

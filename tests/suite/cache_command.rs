@@ -1,4 +1,4 @@
-//! `ffrfs cache`: what is cached is listed, removed, checked and pinned.
+//! `ffrfs cache`: cached objects are listed, removed, checked and pinned.
 
 use crate::common::{Outcome, Store, TempDir, ffrfs, noise, temp_dir_in_memory};
 use ffrfs::store::cache::{BLOCK_BYTES, Cache, Claim, Entry};
@@ -14,7 +14,7 @@ fn cache(directory: &TempDir, args: &[&str]) -> Outcome {
     ffrfs(&[&["cache"], args, &["--cache-dir", place]].concat())
 }
 
-/// An object of which the first block is cached.
+/// Adds an object whose first block is cached.
 fn add(cache: &Cache, url: &str) -> Arc<Entry> {
     let object = Object {
         location: Location::parse(url).unwrap().unwrap(),

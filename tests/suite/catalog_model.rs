@@ -1,5 +1,5 @@
 //! Names in a mount against a model: trees from a file of names, numbers with every view, over one or more
-//! containers; `ls -R` must tell the same.
+//! containers; `ls -R` must list the same names.
 
 use super::common::{
     FFRFS, Mount, Transport, for_each_transport, noise, run, temp_dir, write_container,
@@ -49,7 +49,7 @@ fn directories_of(files: &Files) -> BTreeSet<Vec<u8>> {
     files.keys().flat_map(|path| ends(path).into_iter().map(|end| path[..end].to_vec())).collect()
 }
 
-/// Writes containers with so many samples each: their paths, and all samples.
+/// Writes containers with these numbers of samples; returns their paths, and all samples.
 fn containers(directory: &Path, parts: &[usize]) -> (Vec<PathBuf>, Vec<Vec<u8>>) {
     let mut all = Vec::new();
     let paths = parts.iter().enumerate().map(|(part, &count)| {
@@ -68,7 +68,7 @@ fn compare(transport: Transport, sources: &[PathBuf], options: &[String], model:
     let sources: Vec<_> = sources.iter().map(PathBuf::as_path).collect();
     let borrowed: Vec<_> = options.iter().map(String::as_str).collect();
     let mount = Mount::of(transport, &sources, &borrowed);
-    // Looked up before the listing tells the kernel of them.
+    // The paths are looked up before the listing tells the kernel of them.
     for (path, bytes) in model {
         assert_eq!(&mount.read(OsStr::from_bytes(path)).unwrap(), bytes);
         let mut other = path.clone();

@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So many that the index (12 bytes each) is mapped rather than copied.
+/// A number of samples whose index (12 bytes each) is mapped rather than copied.
 const MANY: usize = 40_000;
 
 fn many() -> Vec<Vec<u8>> {
     (0..MANY).map(|number| noise(number as u64, 1 + number % 40)).collect()
 }
 
-/// How often the thread has waited that looks at the containers.
+/// How often the thread that looks at the containers has waited.
 fn looks(mount: &Mount) -> u64 {
     let threads = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap().flatten();
     let mut statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
@@ -27,7 +27,7 @@ fn looks(mount: &Mount) -> u64 {
     waited.unwrap().trim().parse().unwrap()
 }
 
-/// Changes the container of a mount in which one sample was read, and looks at what follows.
+/// Changes the container of a mount in which one sample was read, and checks the reads that follow.
 fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
     let samples = many();
     for_each_transport(|transport| {
@@ -35,25 +35,25 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let known = mount.read("000100").unwrap();
         assert_eq!(known, samples[100]);
         let held = Held::new(&mount.path("000100"));
-        // Until a look has shown that what the kernel was told is right.
+        // Waits until a look has shown that the attributes that the kernel has are right.
         let looks = || looks(&mount);
         let before = looks();
         fs::metadata(mount.path("000200")).unwrap();
         wait_until("it has looked", Duration::from_secs(20), || looks() >= before + 2);
         change(&mount.container(), &samples);
         mount.wait_until_change_is_noticed("000002");
-        // What the kernel knows, it knows.
+        // The kernel keeps the bytes that it has.
         assert_eq!(mount.read("000100").unwrap(), known);
         for number in [0, 1, 101, MANY / 2, MANY - 1] {
             let name = format!("{number:06}");
-            // A wrong size is as bad as a wrong byte: nobody reads a file that seems empty.
+            // A wrong size is as bad as a wrong byte: programs do not read a file that seems empty.
             match fs::metadata(mount.path(&name)) {
                 Ok(stat) => assert_eq!(stat.len(), samples[number].len() as u64, "{name}"),
                 Err(e) => assert_eq!(e.raw_os_error(), Some(libc::EIO), "{e}"),
             }
             assert_eio(mount.read(&name));
         }
-        // To list it is good or not, but it ends.
+        // The listing is right or not, but it ends.
         let _ = fs::read_dir(mount.point()).map(|entries| entries.take(MANY + 1).count());
         assert!(mount.is_served(), "the daemon died: {}", mount.log());
         assert!(fs::metadata(mount.point()).unwrap().is_dir());
@@ -134,7 +134,7 @@ fn before_a_rewritten_container_is_noticed_readers_see_old_bytes_or_eio() {
             let other = mount.container().with_extension("new");
             write_container(&other, &reversed);
             let bytes = fs::read(&other).unwrap();
-            // Some of the samples are in memory now, with those that lie beside them.
+            // These samples are in memory then, with those that lie beside them.
             for number in (0..MANY).step_by(1000) {
                 assert_eq!(mount.read(format!("{number:06}")).unwrap(), samples[number]);
             }

@@ -40,7 +40,7 @@ fn listed(source: &Path, args: &[&str]) -> Vec<String> {
     on("ls", source, args).ok().text().lines().map(str::to_owned).collect()
 }
 
-/// Refused with this exit code; the message is one line of ours that has all of `says`.
+/// Checks that a command was refused with this exit code, and that its message is one line of ffrfs with all of `says`.
 #[track_caller]
 fn refused(outcome: &Outcome, code: i32, says: &[&str]) {
     assert_eq!(outcome.code, code, "{}", outcome.stderr);
@@ -209,7 +209,7 @@ fn a_file_that_is_no_container_is_exit_code_3_with_file_byte_and_remedy() {
         let cut = fixture("truncated_index.ffr");
         refused(&on(command, &cut, &[]), 3, &["truncated_index.ffr", "byte 4", "60 samples"]);
     }
-    // The one bad container of several is the one that is named.
+    // Of several containers, the message names the bad one.
     let args = ["ls".into(), fixture("basic.ffr"), fixture("truncated_index.ffr")];
     refused(&ffrfs(&args), 3, &["truncated_index.ffr"]);
 }

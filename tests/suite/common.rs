@@ -1,4 +1,4 @@
-//! What all tests share: containers, mounts that go away by themselves, skipping.
+//! Helpers that all tests share: containers, mounts that unmount themselves, skipping.
 #![allow(dead_code, reason = "not every test module needs everything")]
 
 mod disk;
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// The program under test.
 pub(crate) const FFRFS: &str = env!("CARGO_BIN_EXE_ffrfs");
 
-/// The engines that can carry requests. Every test that mounts runs with each.
+/// The transports that can carry requests. Every test that mounts runs with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// /dev/fuse.
@@ -49,7 +49,7 @@ pub(crate) enum Transport {
 impl Transport {
     const ALL: &[Transport] = &[Transport::DevFuse, Transport::Uring];
 
-    /// The mount option that chooses it; `None`: there is no choice.
+    /// The mount option that chooses the transport.
     pub(crate) fn option(self) -> Option<&'static str> {
         match self {
             Transport::DevFuse => Some("transport=devfuse"),
@@ -76,20 +76,20 @@ pub(crate) fn for_each_transport(test: impl Fn(Transport)) {
 
 // ---- containers ----------------------------------------------------------------------------------
 
-/// A temporary directory, gone with the value, and with what is mounted in it if the test is killed.
+/// A temporary directory, removed with the value; if the test is killed, its mounts are unmounted and it is removed, too.
 pub(crate) fn temp_dir() -> TempDir {
     let directory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir();
     guard::guarded(directory.expect("a temporary directory"))
 }
 
-/// As [`temp_dir`], in memory if there is some: a cache of objects leaves a part of its file system free, which a disk
-/// of builds may not have.
+/// As [`temp_dir`], in memory if possible: a cache of objects leaves a part of its file system free, which a disk for
+/// builds may not have.
 pub(crate) fn temp_dir_in_memory() -> TempDir {
     let memory = tempfile::Builder::new().prefix("ffrfs-test-").tempdir_in("/dev/shm");
     memory.map_or_else(|_| temp_dir(), guard::guarded)
 }
 
-/// The files in tests/fixtures.
+/// The path of a file in tests/fixtures.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
@@ -131,7 +131,7 @@ pub(crate) fn container_in(directory: &TempDir, samples: &[impl AsRef<[u8]>]) ->
     path
 }
 
-/// The offset of each sample in a container of these samples, and where the last one ends.
+/// The offset of each sample in a container of these samples, and the end of the last one.
 pub(crate) fn offsets(samples: &[impl AsRef<[u8]>]) -> Vec<u64> {
     let mut next = ffrfs::format::ffrecord::header_bytes(samples.len() as u64);
     let mut offsets = vec![next];
@@ -150,7 +150,7 @@ pub(crate) fn assert_errno<T: std::fmt::Debug>(result: io::Result<T>, errno: i32
 }
 
 /// The most memory that a process ever had, in bytes; without the pages of its program, which all mounts share: an
-/// unoptimised one has twenty megabytes of them.
+/// unoptimised program has twenty megabytes of them.
 pub(crate) fn peak_memory_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let figure = |name| {
@@ -160,7 +160,7 @@ pub(crate) fn peak_memory_bytes(pid: i32) -> u64 {
     figure("VmHWM:") - figure("RssFile:")
 }
 
-/// Makes the kernel forget what it has read of a file, so that the next read asks again.
+/// Makes the kernel forget the pages of a file, so that the next read asks again.
 pub(crate) fn drop_cached(file: &File) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).expect("fadvise");
@@ -246,7 +246,7 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() ->
     }
 }
 
-/// Waits until a program has ended; its exit code, and what it wrote to stderr.
+/// Waits until a program has ended; returns its exit code, and its stderr.
 pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> (i32, String) {
     let mut status = None;
     wait_until("it ends", limit, || {
@@ -258,7 +258,7 @@ pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> (i32, String) 
     (status.and_then(|status| status.code()).unwrap_or(-1), stderr)
 }
 
-/// Whether a process runs (one that nobody has waited for yet does not).
+/// Whether a process runs (a process that has ended without being waited for does not).
 pub(crate) fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
@@ -272,7 +272,7 @@ pub(crate) fn parent_of(pid: i32) -> i32 {
     fields.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Whether a process has said what is to happen at Ctrl-C.
+/// Whether a process has a handler for Ctrl-C.
 pub(crate) fn catches_sigint(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

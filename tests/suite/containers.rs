@@ -1,4 +1,4 @@
-//! As in containers: mounts that the caller has made and hands over as `/dev/fd/N`, and user namespaces.
+//! Mounts as in containers: the caller has made them, and hands them over as `/dev/fd/N`; and user namespaces.
 
 use crate::common::{
     FFRFS, Need, TempDir, Transport, clean_up, container_in, for_each_transport, have,
@@ -24,7 +24,7 @@ fn samples() -> Vec<Vec<u8>> {
     vec![noise(1, 1_000), noise(2, 3_000_000)]
 }
 
-/// A mount by the test, which also unmounts it: as a container's runtime does.
+/// A mount that the test makes and unmounts itself, as a container's runtime does.
 struct Runtime {
     directory: TempDir,
     connection: Option<File>,
@@ -56,7 +56,7 @@ impl Runtime {
         self.directory.path().join("mnt")
     }
 
-    /// `ffrfs mount` on the connection, which no other process has from now on: as the caller's descriptor 7.
+    /// `ffrfs mount` on the connection, as the caller's descriptor 7. From now on no other process has the connection.
     fn command(&mut self, transport: Transport, more: &[&str]) -> Command {
         let script = r#"program=$1; container=$2; shift 2
             exec "$program" mount "$container" /dev/fd/7 "$@" 7<&0 0</dev/null"#;
@@ -82,7 +82,7 @@ impl Runtime {
     ) {
         let mut command = self.command(transport, more);
         let output = change(&mut command).output().unwrap();
-        // Only now: a copy of the connection would keep it alive.
+        // The command has a copy of the connection, which would keep it alive.
         drop(command);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let info: serde_json::Value =
@@ -158,7 +158,7 @@ fn a_user_without_any_rights_serves_a_connection_in_the_foreground() {
         drop(command);
         runtime.daemon = child.id() as i32;
         runtime.check();
-        // Its files are its own, and the daemon knows nobody but the kernel, who lets root in.
+        // The files belong to the daemon's user, and the daemon hears only from the kernel, which lets root in.
         unmount_soon(&runtime.point());
         let ended = child.wait().unwrap();
         assert!(ended.success(), "{ended}");

@@ -1,5 +1,5 @@
-//! `ffrfs convert`: what goes through any format comes back, others read what is written, and nothing is left
-//! where it fails.
+//! `ffrfs convert`: files come back from any format as they were, other programs read the output, and a failure leaves no
+//! output behind.
 
 mod records;
 
@@ -41,7 +41,7 @@ fn mixed() -> (TempDir, Files) {
     (work, files)
 }
 
-/// All of these without links, as a format without permissions and times has them.
+/// All files but the links, as a format without permissions and times has them.
 fn plain(files: &Files) -> Files {
     let is_kept = |file: &Loose| !matches!(file, Loose::Symlink(_));
     let kept = files.iter().filter(|(_, file)| is_kept(file));
@@ -84,7 +84,7 @@ fn what_goes_from_format_to_format_is_the_same_in_the_end_to_the_byte() {
     let (work, _) = mixed();
     for (first, second) in [("zip", "tar"), ("tar", "zip"), ("ffr", "zip"), ("ffr", "tar")] {
         convert(&work, &format!("in zero.{first} --whole-seconds --force")).ok();
-        // The place of an empty directory is not kept: now it has the one that it always gets.
+        // The place of an empty directory is not kept: from here on it has the place that it always gets.
         convert(&work, &format!("zero.{first} one.{first} --force")).ok();
         convert(&work, &format!("one.{first} two.{second} --force -j 1")).ok();
         convert(&work, &format!("two.{second} three.{first} --force -j 4")).ok();
@@ -114,7 +114,7 @@ fn what_a_format_cannot_hold_is_said_once_with_a_count() {
     let said = convert(&work, "in out.zip").ok().stderr;
     assert!(said.contains("times stored less precisely") && said.lines().count() == 1, "{said}");
     assert_eq!(convert(&work, "in out.tar").ok().stderr, "");
-    // Links that are followed are files.
+    // Links that are followed become files.
     fs::remove_file(work.path().join("in/absolute")).unwrap();
     fs::remove_file(work.path().join("in/long")).unwrap();
     let said = convert(&work, "-L in followed.ffr").ok().stderr;
@@ -138,7 +138,7 @@ fn archivers_and_python_read_what_is_written() {
     convert(&work, "in out.zip").ok();
     let shell = |script: &str| {
         let mut command = Command::new("sh");
-        // Times in a zip beyond 2038 are local ones for unzip.
+        // For unzip, times in a zip beyond 2038 are local times.
         run(command.args(["-ec", script]).env("TZ", "UTC").current_dir(work.path())).ok();
     };
     shell("mkdir gnu bsd info && tar xf out.tar -C gnu && bsdtar xpf out.tar -C bsd");
@@ -278,7 +278,7 @@ fn what_is_there_is_replaced_only_with_force_and_directories_never() {
     assert_eq!(fs::read(work.path().join("full/file")).unwrap(), b"precious");
     convert(&work, "in.ffr out.zip --force").ok();
     assert_ne!(fs::read(work.path().join("out.zip")).unwrap(), b"precious");
-    // In place of itself, too.
+    // Also in place of the source itself.
     convert(&work, "in.ffr in.ffr --to zip --force").ok();
     assert_eq!(&fs::read(work.path().join("in.ffr")).unwrap()[..2], b"PK");
 }
@@ -358,7 +358,7 @@ fn an_interrupt_leaves_nothing_behind() {
         ("directory/", Signal::SIGINT),
     ] {
         let mut outcome = interrupted(out, signal);
-        // This process may get no CPU until it is done.
+        // This process may get no CPU until the command has ended.
         for _ in 0..5 {
             if outcome.code == 0 {
                 names_in(work.path()).iter().filter(|name| *name != "in").for_each(|name| {

@@ -1,9 +1,9 @@
-//! Archives of the field against what its tools make of them: the directory that `FFRFS_CORPUS` names, which has a
-//! `manifest.jsonl`. Its lines have `path`, `format` and, under `references`, what Python's and libarchive's
-//! readers found: `status`, and `entries` with `name` (bytes as latin-1), `type`, `size`, `sha256` or `error`, `link`.
+//! Archives of the field against the results of their tools: the directory that `FFRFS_CORPUS` names, which has a
+//! `manifest.jsonl`. Its lines have `path`, `format` and, under `references`, the results of Python's and libarchive's
+//! readers: `status`, and `entries` with `name` (bytes as latin-1), `type`, `size`, `sha256` or `error`, `link`.
 //!
-//! What is decided otherwise than both of them is listed here with the reason, and pinned by a unit test
-//! of the format on an archive of its own.
+//! Archives that ffrfs reads otherwise than both references are listed here with the reason, and pinned by a unit test of
+//! the format on an archive of its own.
 
 use crate::common::skip_forced;
 use ffrfs::format::{
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Formats of the manifest that are compared.
 const COMPARED: &[&str] = &["zip", "tar", "tar.gz", "tar.bz2", "tar.xz", "tar.zst"];
-/// No archive may take longer, in a build for tests on a busy machine.
+/// The most time that an archive may take, in a build for tests on a busy machine.
 const MOST: Duration = Duration::from_secs(20);
 
-/// Decided otherwise than both references.
+/// Archives that ffrfs reads otherwise than both references, and the reason.
 const DECIDED: &[(&str, &str)] = &[
     ("mount-zip/hlink-before-target.zip", HARD_LINKS),
     ("mount-zip/hlink-chain.zip", HARD_LINKS),
@@ -49,7 +49,7 @@ const HARD_LINKS: &str =
 const PKWARE_LINKS: &str =
     "links of PKWARE's field are links, and devices are not shown, also when the host is DOS";
 
-/// What members are encrypted with, by archive. All of them must be readable then.
+/// The passwords of encrypted members, by archive. All members of these archives must be readable.
 const PASSWORDS: &[(&str, &str)] = &[
     ("mount-zip/different-encryptions.zip", "password"),
     ("libarchive/test_read_format_zip_winzip_aes128.zip", "password"),
@@ -67,16 +67,16 @@ const PASSWORDS: &[(&str, &str)] = &[
     ("libarchive/tar__test__test_option_passphrase.zip", "pass1"),
 ];
 
-/// What a name stands for.
+/// The entry that a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Directory,
     Link(Vec<u8>),
-    /// The SHA-256 of its bytes. `None`: an error.
+    /// The SHA-256 of the file's bytes; `None` if they cannot be read.
     File(Option<String>),
 }
 
-/// A name and what it stands for; `None`: the archive is refused.
+/// Names and their entries; `None` if the archive is refused.
 type Listing = Option<Vec<(Vec<u8>, Seen)>>;
 
 #[test]
@@ -152,7 +152,7 @@ enum Verdict {
 
 fn compare(path: &Path, references: &Value) -> (Verdict, String) {
     let bytes = std::fs::read(path).expect("the archive");
-    // Python gives the bytes of names, libarchive what they mean.
+    // Python gives the bytes of names, libarchive their decoded text.
     let raw_names = OpenOptions { encoding: Some("raw".to_owned()), ..OpenOptions::default() };
     let raw = listing(&bytes, path, &raw_names);
     let decoded = listing(&bytes, path, &OpenOptions::default());
@@ -207,7 +207,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a reader of the file would be given.
+/// The bytes that a reader of the file gets.
 fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let mut sample = container.sample(index).ok()?;
     for _ in 0..3 {
@@ -254,7 +254,7 @@ fn read(bytes: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> 
     is_right.then_some(shown)
 }
 
-/// What a reference found. Devices, pipes and sockets are not shown, and so not compared.
+/// The entries that a reference found. Devices, pipes and sockets are not shown, and so not compared.
 fn reference(found: &Value) -> Listing {
     if !matches!(found["status"].as_str(), Some("ok" | "content-errors")) {
         return None;
@@ -282,7 +282,7 @@ fn reference(found: &Value) -> Listing {
     Some(shown.collect())
 }
 
-/// The first thing that is not the same.
+/// The first difference between two listings.
 fn difference(ours: &Listing, theirs: &Listing, slashes: bool) -> Option<String> {
     let plain = |name: &[u8]| -> Vec<u8> {
         let name = name.strip_suffix(b"/").unwrap_or(name);

@@ -18,7 +18,7 @@ fn myself() -> Pid {
     Pid::from_raw(0)
 }
 
-/// Mounts as `taskset` would: what a thread starts has its affinity.
+/// Mounts as `taskset` would: a process has the affinity of the thread that starts it.
 fn mount_on_cpu(cpu: usize, transport: Transport, samples: &[Vec<u8>]) -> Mount {
     let mount = || {
         let mut only = CpuSet::new();
@@ -54,7 +54,7 @@ fn a_mount_that_may_use_one_cpu_serves_readers_on_all() {
                 scope.spawn(move || {
                     let mut only = CpuSet::new();
                     only.set(cpu).unwrap();
-                    // The other test here may have switched it off.
+                    // The other test in this file may have switched the CPU off.
                     let _ = sched_setaffinity(myself(), &only);
                     for (number, expected) in samples.iter().enumerate() {
                         assert_eq!(&read_anew(mount, number), expected, "{number} on CPU {cpu}");
@@ -66,20 +66,20 @@ fn a_mount_that_may_use_one_cpu_serves_readers_on_all() {
     });
 }
 
-/// A CPU that is offline as long as this lives. A shell puts it back as soon as its input ends, which it
-/// also does if this test is killed.
+/// A CPU that is offline as long as this value lives. A shell puts it back as soon as the shell's input ends, also if this
+/// test is killed.
 struct Offline {
     keeper: Child,
     switch: &'static str,
 }
 
 impl Offline {
-    /// `None`: the host does not let it go.
+    /// Takes a CPU offline; `None` if the host does not allow it.
     fn new(switch: &'static str) -> Option<Self> {
         let keep = format!("read -r x; echo 1 >{switch}");
         let mut command = Command::new("sh");
         let command = command.args(["-c", &keep]).stdin(Stdio::piped());
-        // Not ended together with the tests by a key on the terminal.
+        // The shell is not ended together with the tests by a key on the terminal.
         let keeper = std::os::unix::process::CommandExt::process_group(command, 0).spawn().unwrap();
         let offline = Self { keeper, switch };
         fs::write(switch, "0").ok()?;
@@ -96,7 +96,7 @@ impl Drop for Offline {
     }
 }
 
-/// One test for all of it: a CPU is the whole host's.
+/// One test for everything, as a CPU belongs to the whole host.
 #[test]
 fn a_cpu_that_goes_and_comes_back_stops_no_reader() {
     let switch = "/sys/devices/system/cpu/cpu1/online";
@@ -129,7 +129,7 @@ fn a_cpu_that_goes_and_comes_back_stops_no_reader() {
                 let read = &read;
                 scope.spawn(move || read(reader * SAMPLES / 4));
             }
-            // Whatever happens here, the readers end.
+            // Ends the readers, whatever happens here.
             let _ended = StopAtEnd(&stop);
             go_on("at first");
             let Some(offline) = Offline::new(switch) else {

@@ -1,4 +1,4 @@
-//! `ffrfs doctor`: what it finds, what it advises, and how it ends.
+//! `ffrfs doctor`: its findings, its advice, and its exit codes.
 
 use crate::common::{
     FFRFS, Mount, NOTHING, Need, Outcome, Stopped, Transport, container_in, drop_cached, ffrfs,
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// `ffrfs doctor --json`: the exit code, and what was found.
+/// `ffrfs doctor --json`: the exit code, and the checks.
 fn doctor(places: &[&Path]) -> (i32, Vec<Value>) {
     let outcome = run(Command::new(FFRFS).args(["doctor", "--json"]).args(places));
     (outcome.code, parsed(&outcome))
@@ -26,7 +26,7 @@ fn parsed(outcome: &Outcome) -> Vec<Value> {
     }
 }
 
-/// The check whose name ends like this.
+/// The check whose name ends with `name`.
 #[track_caller]
 fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
     let mut found = checks.iter().filter(|check| check["check"].as_str().unwrap().ends_with(name));
@@ -40,7 +40,7 @@ fn is(checks: &[Value], name: &str, state: &str, word: &str) {
     assert!(check.to_string().contains(word), "{word:?} is not in {check:#}");
 }
 
-/// A line of the plain output that begins like this.
+/// The line of the plain output that begins with `begin`.
 #[track_caller]
 fn line<'a>(text: &'a str, begin: &str) -> &'a str {
     let mut lines = text.lines();
@@ -112,7 +112,7 @@ fn what_cannot_be_mounted_is_a_problem() {
         let problem = checks.iter().find(|check| check["state"] == "problem").unwrap();
         assert!(!problem["advice"].as_str().unwrap().is_empty(), "{problem}");
     }
-    // Not damaged: its error says what to do.
+    // A foreign file is not damaged: its error says what to do.
     let foreign = directory.path().join("x.rar");
     fs::write(&foreign, b"Rar!\x1a\x07\x01\0 and more").unwrap();
     let (_, checks) = doctor(&[&foreign]);
@@ -230,7 +230,7 @@ fn without_journald_and_syslog_messages_go_to_a_file_of_the_user_and_doctor_says
     assert!(text.contains("mounted on"), "{text}");
     let host = run(Command::new(FFRFS).arg("doctor").env("XDG_STATE_HOME", &state));
     assert!(host.text().contains(&format!("they go to {}", log.display())), "{}", host.text());
-    // In a file there can be no other one.
+    // A log cannot lie below a file.
     let host = run(Command::new(FFRFS).arg("doctor").env("XDG_STATE_HOME", &container));
     let nowhere = format!(
         "{}/ffrfs/ffrfs.log cannot be written (Not a directory): they go nowhere; --log-file FILE",
@@ -395,7 +395,7 @@ fn the_connection_of_a_mount_is_seen_through_fusectl() {
     }
 }
 
-/// Runs a program to which io_uring_setup(2), 425 everywhere, is forbidden by a filter: as a container is.
+/// Runs a program under a filter that forbids io_uring_setup(2), 425 everywhere, as in a container.
 const FILTERED: &str = r#"
 import ctypes, os, struct, sys
 code = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 425, 6, 0, 0, 0x50000 | 1, 6, 0, 0, 0x7fff0000)

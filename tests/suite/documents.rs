@@ -1,4 +1,4 @@
-//! What the README and the documents promise: links that lead somewhere, and lines of fstab that mount.
+//! The promises of the README and the documents: links that lead somewhere, and lines of fstab that mount.
 
 use crate::common::{Mount, ffrfs, fixture, for_each_transport};
 use crate::mount8::with_mount8;
@@ -25,7 +25,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The lines outside of code blocks, and those inside, each with what follows its block's opening marks.
+/// The lines outside of code blocks, and those inside, each with the language of its block.
 fn lines(text: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
     let (mut prose, mut code, mut block) = (Vec::new(), Vec::new(), None);
     for line in text.lines() {
@@ -39,7 +39,7 @@ fn lines(text: &str) -> (Vec<&str>, Vec<(&str, &str)>) {
     (prose, code)
 }
 
-/// Where the links of a page lead that are not to the web: a path in the repository, and an anchor.
+/// The targets of a page's links, except those to the web: a path in the repository, and an anchor.
 fn links(page: &Path, text: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for line in lines(text).0 {
@@ -152,11 +152,11 @@ fn the_page_on_systemd_says_after_how_many_failures_the_unit_gives_up() {
     assert!(page.contains(&format!("After {most} failures")), "StartLimitBurst={most}");
 }
 
-/// The command lines of ffrfs in a text: the sub-command, and what stands behind it.
+/// The command lines of ffrfs in a text: the sub-command, and the words behind it.
 fn command_lines(text: &str) -> Vec<(&str, Vec<&str>)> {
     let (prose, code) = lines(text);
     let spans = prose.iter().flat_map(|line| line.split('`').skip(1).step_by(2));
-    // Not what messages say of ffrfs.
+    // Messages about ffrfs are no command lines.
     let begins = |span: &&str| span.trim_start_matches("sudo ").starts_with("ffrfs ");
     let spans = spans.filter(begins);
     let code = code.iter().filter(|(language, _)| *language != "fstab").map(|(_, line)| *line);

@@ -1,4 +1,4 @@
-//! The read engine on real mounts: every byte is right whoever reads how, and little is read in vain.
+//! The read engine on real mounts: every byte is right for all readers and ways of reading, and few bytes are read in vain.
 
 mod ahead;
 mod announced;
@@ -17,18 +17,18 @@ use std::time::Duration;
 
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise(7, 16 << 20));
 
-/// Sample `number`: bytes that no other one has.
+/// The bytes of sample `number`, which no other sample has.
 fn sample(number: usize, length: usize) -> &'static [u8] {
     let start = number * 4099 % (NOISE.len() - length);
     &NOISE[start..start + length]
 }
 
-/// 1 to 9 KB.
+/// Samples of 1 to 9 KB.
 fn small(count: usize) -> Vec<&'static [u8]> {
     (0..count).map(|i| sample(i, 1000 + i * 7919 % 8001)).collect()
 }
 
-/// 110 KB.
+/// Samples of 110 KB.
 fn middling(count: usize) -> Vec<&'static [u8]> {
     (0..count).map(|i| sample(i, 110_000 + i % 7)).collect()
 }
@@ -40,7 +40,7 @@ struct Data {
 }
 
 impl Data {
-    /// In as many containers, of about as many samples each.
+    /// Writes the samples into this many containers, about as many into each.
     fn new(samples: Vec<&'static [u8]>, containers: usize) -> Self {
         let directory = temp_dir();
         for (part, samples) in samples.chunks(samples.len().div_ceil(containers)).enumerate() {
@@ -65,7 +65,7 @@ impl Data {
         }
     }
 
-    /// A mount of it, with nothing in the page cache.
+    /// Mounts the containers, with none of their bytes in the page cache.
     fn mount(&self, transport: Transport, options: &[&str]) -> Mount {
         self.cool();
         Mount::new(transport, self.directory.path(), options)
@@ -75,7 +75,7 @@ impl Data {
         self.samples.iter().map(|sample| sample.len() as u64).sum()
     }
 
-    /// Has `readers` threads read whole samples, whoever is free the next one of `order`, and compares them.
+    /// Reads whole samples with `readers` threads, of which each free one reads the next of `order`, and compares them.
     fn read(&self, mount: &Mount, readers: usize, order: &[usize]) {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -126,14 +126,14 @@ fn opens_directly(path: &Path) -> bool {
     File::options().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
 }
 
-/// A number of stats.json by its path: `prefetch.used`.
+/// A number in stats.json, by a path such as `prefetch.used`.
 fn figure(mount: &Mount, path: &str) -> u64 {
     let stats = mount.stats();
     let found = path.split('.').fold(&stats, |value, key| &value[key]);
     found.as_u64().unwrap_or_else(|| panic!("{path} in {stats}"))
 }
 
-/// After all readers have gone nothing is under way, and memory is within its cap.
+/// Checks that nothing is under way after all readers have gone, and that memory is within its cap.
 #[track_caller]
 fn assert_at_rest(mount: &Mount) {
     let idle = || figure(mount, "prefetch.in_flight") == 0;

@@ -1,4 +1,4 @@
-//! `ffrfs extract`: files as a mount shows them, never outside of the directory, never half.
+//! `ffrfs extract`: files as a mount shows them, never outside of the directory, and never a part of one.
 
 use super::common::{
     FFRFS, Loose, Mount, Need, Outcome, TempDir, Tmpfs, Transport, ffrfs, flip_byte, have, loose,
@@ -24,7 +24,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     paths.map(|path| path.to_str().unwrap().to_owned()).collect()
 }
 
-/// A tar that Python writes: (name, kind, text or target) a member.
+/// A tar that Python writes: (name, kind, text or target) for each member.
 fn tar_of(work: &TempDir, members: &str) {
     let script = format!(
         r#"
@@ -108,7 +108,7 @@ fn nothing_is_written_outside_of_the_directory() {
                 ("hard", tarfile.LNKTYPE, "{there}/../in.tar"), ("good", tarfile.REGTYPE, "good")]"#
         ),
     );
-    // The hard link leads to nothing in the archive.
+    // The target of the hard link is not in the archive.
     let outcome = extract(&work, "in.tar out");
     assert_eq!(outcome.code, 4, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("hard: damaged"), "{}", outcome.stderr);
@@ -130,7 +130,7 @@ fn nothing_is_written_outside_of_the_directory() {
         assert_eq!(names_in(&outside), NO_NAMES, "{flags}");
         fs::remove_dir_all(again).unwrap();
     }
-    // The link itself is replaced, not what it leads to.
+    // The link itself is replaced, not its target.
     let again = work.path().join("again");
     fs::create_dir(&again).unwrap();
     symlink(outside.join("new"), again.join("good")).unwrap();
@@ -220,7 +220,7 @@ fn what_is_there_is_refused_replaced_or_left() {
         assert!(outcome.stderr.contains("exists already"), "{}", outcome.stderr);
         assert!(!out.join("a/x.json").exists(), "nothing was written");
     }
-    // What is whole is not written again: it keeps its inode.
+    // A file that is whole is not written again: it keeps its inode.
     let before = fs::metadata(out.join("b/big")).unwrap().ino();
     extract(&work, "in.tar out --resume --overwrite").ok();
     assert!(loose(&out) == whole);
@@ -231,7 +231,7 @@ fn what_is_there_is_refused_replaced_or_left() {
     fs::remove_file(out.join("many/0007.bin")).unwrap();
     extract(&work, "in.tar out --resume").ok();
     assert!(loose(&out) == whole);
-    // A link that leads elsewhere is another one.
+    // A link with another target is another link.
     fs::remove_file(out.join("absolute")).unwrap();
     symlink("elsewhere", out.join("absolute")).unwrap();
     let outcome = extract(&work, "in.tar out --resume");
@@ -255,7 +255,7 @@ fn files_whose_times_were_kept_coarsely_are_left_by_resume() {
     extract(&work, "in.tar out").ok();
     let inode = || fs::metadata(work.path().join("out/a")).unwrap().ino();
     let before = inode();
-    // As on NTFS, exFAT, ext3 and vfat.
+    // Times as precise as those of NTFS, exFAT, ext3 and vfat.
     for (seconds, nanos) in [
         (1_700_000_001, 987_654_300),
         (1_700_000_001, 980_000_000),
@@ -333,7 +333,7 @@ fn an_interrupt_leaves_whole_files_only_and_resume_goes_on() {
     write_container(&work.path().join("in.ffr"), &samples);
     let out = work.path().join("out");
     let mut outcome = interrupted(&work, &out);
-    // This process may get no CPU until it is done.
+    // This process may get no CPU until the command has ended.
     for _ in 0..5 {
         if outcome.code == 0 {
             fs::remove_dir_all(&out).unwrap();

@@ -1,4 +1,4 @@
-//! Commands of a user who may have few threads, or none beside the first one.
+//! Commands of a user who may have few threads, or only the first one.
 
 use super::common::{
     FFRFS, Need, Outcome, Store, TempDir, container_in, for_each_transport, have, noise, run,
@@ -28,8 +28,8 @@ impl User {
         let id = 20_000 + (std::process::id() * 3 + number) % 40_000;
         let directory = temp_dir();
         let container = container_in(&directory, &samples(SAMPLES, 9000));
-        // Where it was built, others may not enter. This process must not write what it runs: a child that another test has
-        // just forked would have it open, too.
+        // Other users may not enter the directory where the program was built. This process must not write the program that
+        // it runs: a child that another test has just forked would have it open, too.
         let program = directory.path().join("ffrfs");
         run(Command::new("cp").arg(FFRFS).arg(&program)).ok();
         for path in [directory.path(), &container, &program] {

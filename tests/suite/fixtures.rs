@@ -1,4 +1,4 @@
-//! The containers that the reference package wrote, mounted and compared with what it says is in them.
+//! The containers that the reference package wrote, mounted and compared with the contents that the package lists.
 
 use crate::common::{Mount, Outcome, ffrfs, fixture, for_each_transport, temp_dir};
 use serde_json::{Map, Value};
@@ -8,10 +8,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What is expected below a mount point: a path, and a file's size and hash (`None`: it is damaged).
+/// The expected files below a mount point: path, size and hash (`None` if the file is damaged).
 struct Expected {
     files: Vec<(PathBuf, u64, Option<String>)>,
-    /// Directories that hold nothing.
+    /// Directories without entries.
     empty_directories: Vec<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How a file is read.
+/// A way to read a file.
 type Read = fn(&Path, u64) -> io::Result<Vec<u8>>;
 
 fn whole(path: &Path, _: u64) -> io::Result<Vec<u8>> {
@@ -75,7 +75,7 @@ fn compare_files(mount: &Mount, expected: &Expected, read: Read, start: usize) {
     }
 }
 
-/// Every path below a directory: files, and directories that hold nothing.
+/// Every path below a directory: files, and directories without entries.
 fn walk(directory: &Path, files: &mut Vec<PathBuf>, empty_directories: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("list") {
         let path = entry.expect("entry").path();
@@ -106,14 +106,14 @@ fn compare_names(mount: &Mount, expected: &Expected) {
     );
 }
 
-/// Nothing is written beside a fixture.
+/// The option with which no index is written beside a fixture.
 const NO_INDEX: [&str; 1] = ["index=none"];
 
-/// Compares a mount of a fixture with what is expected of it, whole and in parts, from one thread and many.
+/// Compares a mount of a fixture with the expected files, whole and in parts, from one thread and many.
 pub(crate) fn check(container: &str) {
     let expected = expected(container);
     for_each_transport(|transport| {
-        // A mount each: what was read once comes from the page cache.
+        // Each way of reading has its own mount, as bytes that were read once come from the page cache.
         for read in [whole as Read, last_half_first] {
             let mount = Mount::new(transport, fixture(container), &NO_INDEX);
             compare_names(&mount, &expected);
@@ -264,7 +264,7 @@ fn a_container_cut_in_its_data_serves_what_is_whole_if_that_is_asked_for() {
     });
 }
 
-/// `ffrfs mount` must fail, and say which file and which byte.
+/// Checks that `ffrfs mount` fails, and names the file and the byte.
 pub(crate) fn refuse(container: &str, exit: i32, says: &[&str]) {
     let directory = temp_dir();
     let source = fixture(container);

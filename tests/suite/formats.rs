@@ -1,4 +1,4 @@
-//! Containers of every format, mounted: what programs wrote is what programs read.
+//! Containers of every format, mounted: programs read the files that programs have packed.
 
 mod checkpoints;
 mod combined;
@@ -72,15 +72,15 @@ fn plant_links_and_holes(root: &Path) {
     holes.set_modified(UNIX_EPOCH + Duration::new(1_000_000_000, 25)).unwrap();
 }
 
-/// How exact an archive keeps times.
+/// The precision of the times in an archive.
 #[derive(Clone, Copy, PartialEq)]
 enum Times {
     Nanoseconds,
     Seconds,
 }
 
-/// What `find` says of everything in a directory: type, permissions, time, link target and path; of files also
-/// the size and the number of names.
+/// The output of `find` for everything in a directory: type, permissions, time, link target and path; for files also the
+/// size and the number of names.
 fn found(directory: &Path, times: Times) -> Vec<String> {
     let find = |args: &[&str]| {
         let mut command = Command::new("find");
@@ -103,14 +103,14 @@ fn without_fraction(line: &str) -> String {
     fields.join(" ")
 }
 
-/// Compares a directory and a mount of what was packed from it, as programs see them.
+/// Compares a directory with a mount of an archive of it, as programs see both.
 #[track_caller]
 fn compare(directory: &Path, mount: &Mount, times: Times) {
     assert_eq!(found(mount.point(), times), found(directory, times));
     same_content(directory, mount.point());
 }
 
-/// `diff` must find no difference between two directories, links not followed.
+/// Checks that `diff` finds no difference between two directories; links are not followed.
 #[track_caller]
 fn same_content(one: &Path, other: &Path) {
     let outcome = run(Command::new("diff").args(["-r", "--no-dereference"]).arg(one).arg(other));
@@ -143,7 +143,7 @@ fn paths(mount: &Mount) -> Vec<String> {
     tree(mount.point()).into_keys().collect()
 }
 
-/// Runs `ffrfs mount`, which must refuse: how it ended.
+/// Checks that `ffrfs mount` refuses a source, and returns its outcome.
 #[track_caller]
 fn refused(source: &Path, options: &[&str]) -> Outcome {
     let point = temp_dir();

@@ -19,7 +19,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Paths, and what a reader gets.
+/// Paths, and the bytes or the error that a reader gets.
 type Files = BTreeMap<String, Result<Vec<u8>, Errno>>;
 
 /// The root's inode number.
@@ -34,7 +34,7 @@ fn pack(samples: &[Vec<u8>]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// Header and tables as given, whatever they are; `crc`: the right one, if `None`.
+/// A file with this header and these tables, right or wrong; if `crc` is `None`, its checksum is right.
 fn raw(crc: Option<u32>, count: i64, crcs: &[u32], offsets: &[i64], data: &[u8]) -> Vec<u8> {
     let mut covered = count.to_le_bytes().to_vec();
     crcs.iter().for_each(|crc| covered.extend_from_slice(&crc.to_le_bytes()));
@@ -61,19 +61,19 @@ fn small_tree() -> Vec<Vec<u8>> {
     samples
 }
 
-/// As an old writer left it: without a checksum over the tables.
+/// The file as an old writer left it: without a checksum over the tables.
 fn without_header_checksum(mut file: Vec<u8>) -> Vec<u8> {
     file[..4].fill(0);
     file
 }
 
-/// What a mount of these bytes would show; `None`: it is refused.
+/// The files that a mount of these bytes would show; `None` if they are refused.
 fn serve(bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
     let format = OpenOptions { allow_damaged, ..OpenOptions::default() };
     show(open("hostile.ffr", bytes, format)?, bytes, allow_damaged, verify)
 }
 
-/// These bytes as a dataset; `None`: it is refused.
+/// These bytes as a dataset; `None` if they are refused.
 fn open(name: &str, bytes: &[u8], format: OpenOptions) -> Option<Opened> {
     let part = Part::in_memory(name, bytes.to_vec(), SystemTime::UNIX_EPOCH);
     let options = dataset::Options { format, ..dataset::Options::default() };
@@ -81,10 +81,10 @@ fn open(name: &str, bytes: &[u8], format: OpenOptions) -> Option<Opened> {
     dataset::open_parts(vec![part], &options, &watch).ok()
 }
 
-/// What a mount of this dataset would show.
+/// The files that a mount of this dataset would show.
 fn show(opened: Opened, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Option<Files> {
     let catalog = opened.named(&NameOptions::default(), allow_damaged).ok()?;
-    // So small that some samples are kept whole and others are passed over.
+    // The cache is so small that some samples are kept whole and others are passed over.
     let options = Options { verify, cache_bytes: 100, ..Options::default() };
     let vfs = opened.into_vfs(catalog, options);
     let mut files = Files::new();
@@ -108,7 +108,7 @@ fn show(opened: Opened, bytes: &[u8], allow_damaged: bool, verify: Verify) -> Op
     Some(files)
 }
 
-/// Reads from the middle, then all of it piece by piece; what is right must be right both times.
+/// Reads from the middle, then the whole file piece by piece; right bytes must be right both times.
 fn read_file(vfs: &Vfs, disk: &[u8], ino: u64) -> Result<Vec<u8>, Errno> {
     let size = vfs.getattr(ino)?.size;
     let middle = read(vfs, disk, ino, size / 2, 2);
@@ -139,7 +139,7 @@ fn read(vfs: &Vfs, disk: &[u8], ino: u64, offset: u64, length: u64) -> Result<Ve
     bytes
 }
 
-/// All that may be shown of a container: its tree, or numbers, each with the right bytes.
+/// The files that may be shown of a container: its tree, or numbers, each with the right bytes.
 struct Model {
     file: Vec<u8>,
     views: [Files; 2],
@@ -154,7 +154,7 @@ impl Model {
         Self { file, views: [view, numbers] }
     }
 
-    /// All four kinds: numbered and named, with and without a checksum over the tables.
+    /// Models of all four kinds: numbered and named, with and without a checksum over the tables.
     fn all() -> Vec<Self> {
         let mut models = Vec::new();
         for samples in [small(), small_tree()] {
@@ -165,8 +165,8 @@ impl Model {
         models
     }
 
-    /// A damaged copy is refused, or shows the names of the model with the right bytes or EIO. Only where
-    /// nothing vouches for the count (no checksum, damage allowed) may there be fewer or more numbers.
+    /// Checks that a damaged copy is refused, or shows the names of the model with the right bytes or EIO. There may be
+    /// fewer or more numbers only if nothing vouches for the count (no checksum, damage allowed).
     fn judge(&self, damaged: &[u8], what: &str) {
         for allow_damaged in [false, true] {
             let Some(files) = serve(damaged, allow_damaged, Verify::Always) else { continue };
@@ -228,7 +228,7 @@ fn a_flipped_bit_in_a_sample_costs_that_sample_and_no_other() {
 
 #[test]
 fn every_run_of_zeros_is_refused_or_gives_eio_or_the_right_bytes() {
-    // What a file system leaves of blocks that were never written.
+    // A file system leaves zeros in blocks that were never written.
     for model in Model::all() {
         for start in 0..model.file.len() {
             for length in [1, 4, 8, 12, 16, 40, 4096] {

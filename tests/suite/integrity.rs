@@ -22,7 +22,7 @@ fn assert_eio(result: io::Result<Vec<u8>>) {
     assert_errno(result.map(|bytes| bytes.len()), libc::EIO);
 }
 
-/// One of each way in which a sample is read: at once, kept whole, and in a pass that is not kept.
+/// A size for each way in which a sample is read: at once, kept whole, and in a pass that is not kept.
 const SIZES: [usize; 4] = [3_000, 200_000, 3 << 20, 9 << 20];
 
 fn sizes() -> Vec<Vec<u8>> {
@@ -84,7 +84,7 @@ fn a_corrupt_sample_is_listed_and_logged_once() {
         for word in at.iter().chain(&sums).chain([&container]) {
             assert!(lines[0].contains(word.as_str()), "{word} is not in: {}", lines[0]);
         }
-        // An error is never kept as content, nor is it made good by reading again.
+        // An error is never kept as content, nor does another read make the sample good.
         drop_cached(&File::open(mount.path("000001.bin")).unwrap());
         assert_eio(mount.read("000001.bin"));
         assert_eq!(mount.stats()["checksum_failures"], 1);
@@ -120,7 +120,7 @@ fn verify_always_finds_what_went_wrong_since_the_first_read() {
     let samples = sizes();
     let offsets = offsets(&samples);
     for_each_transport(|transport| {
-        // Without a cache of its own, so that bytes come from storage again.
+        // The mount has no cache of its own, so that bytes come from storage again.
         let mount = Mount::with_samples(transport, &samples, &["verify=always", "cache_size=0"]);
         for (number, sample) in samples.iter().enumerate() {
             let path = mount.path(format!("{number:06}"));
@@ -208,7 +208,7 @@ fn a_large_sample_that_goes_wrong_after_its_first_read_gives_eio() {
         let path = mount.path("000000");
         assert!(part(&path, 0, 100).unwrap() == sample[..100]);
         mount.flip_byte(offsets(&[&sample])[0] + (20 << 20));
-        // Away from the damage all is well, until that has been seen.
+        // Bytes away from the damage are served until the damage has been seen.
         assert!(part(&path, 30 << 20, 100).unwrap() == sample[30 << 20..][..100]);
         assert_eio(part(&path, (20 << 20) - 50, 100));
         assert_eio(part(&path, 10 << 20, 100));

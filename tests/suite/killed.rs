@@ -1,5 +1,5 @@
-//! Readers that are killed while the source hangs, and the mount meanwhile: a container on another mount whose daemon is
-//! stopped.
+//! Readers that are killed while the source hangs, and the mount meanwhile. The source is a container on another mount,
+//! whose daemon is stopped.
 
 use crate::common::{
     Mount, Source, container_in, for_each_transport, is_running, noise, parent_of, run, temp_dir,
@@ -20,7 +20,7 @@ fn content() -> Vec<Vec<u8>> {
     (0..COUNT).map(|number| noise(number as u64, SAMPLE_BYTES)).collect()
 }
 
-/// A mount that shows a container of these samples as a file.
+/// A mount that shows a container of the samples of `content` as a file.
 fn source() -> Source {
     let directory = temp_dir();
     Source::of(&container_in(&directory, &content()))
@@ -30,7 +30,7 @@ fn dd(path: &Path) -> Child {
     direct(path, &["bs=256K"]).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// A reader of blocks of the file, which the kernel does not keep.
+/// A reader of blocks of the file past the page cache.
 fn direct(path: &Path, blocks: &[&str]) -> Command {
     let mut dd = Command::new("dd");
     dd.arg(format!("if={}", path.display())).args(["of=/dev/null", "iflag=direct"]).args(blocks);
@@ -41,7 +41,7 @@ fn cat(path: &Path) -> Child {
     Command::new("cat").arg(path).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// How long a reader of this file stays after it is killed.
+/// The time that a reader of this file stays after it is killed.
 fn stays(mut reader: Child, path: &Path, signal: Signal) -> Duration {
     wait_until("it has opened the file", LIMIT, || has_open(&reader, path));
     std::thread::sleep(Duration::from_millis(200));
@@ -70,7 +70,7 @@ fn killed_readers_go_away_at_once_and_names_are_answered_while_the_source_hangs(
             (cat, Signal::SIGKILL, 27..COUNT),
         ];
         for (start, signal, samples) in turns {
-            // Others may use the CPUs: one in some is enough.
+            // Other processes may use the CPUs: one short time among several is enough.
             let mut times = samples.map(|sample| {
                 let path = mount.path(format!("{sample:06}"));
                 stays(start(&path), &path, signal)
@@ -122,7 +122,7 @@ fn names_are_answered_while_hundreds_of_reads_wait_for_the_source() {
     });
 }
 
-/// What a process has in memory that is no page of a file, in KiB.
+/// The memory of a process without pages of files, in KiB.
 fn anonymous_kib(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -143,7 +143,7 @@ fn the_memory_of_reads_that_have_waited_is_given_back() {
         assert!(readers.iter_mut().all(|reader| reader.wait().unwrap().success()));
         println!("{transport:?}: from {before} to {} KiB", anonymous_kib(mount.pid()));
         wait_until("it is given back", LIMIT, || anonymous_kib(mount.pid()) < before + (24 << 10));
-        // What is given back is used again.
+        // Memory that was given back is used again.
         for (number, sample) in content().iter().enumerate() {
             assert!(mount.read(format!("{number:06}")).unwrap() == *sample, "sample {number}");
         }
@@ -151,7 +151,7 @@ fn the_memory_of_reads_that_have_waited_is_given_back() {
     });
 }
 
-/// Whether a thread whose name begins so waits in the kernel, whatever comes.
+/// Whether a thread whose name begins with `thread` waits in the kernel uninterruptibly.
 fn waits(mount: &Mount, thread: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap().flatten();
     let mut stats = threads.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
@@ -212,23 +212,23 @@ fn a_daemon_ends_with_its_mount_while_decoding_ahead_waits_for_the_source() {
     let test = |transport| {
         let source = Source::of(&archive);
         let mount = Mount::new(transport, source.file(), &["memory=256M"]);
-        // A little of each of the first four intervals, backwards: they stay in memory, and nothing is decoded ahead.
+        // Reads a little of each of the first four intervals, backwards: they stay in memory, and no interval is decoded ahead.
         for number in [45, 30, 15, 0] {
             run(&mut direct(&mount.path(name(number)), &["bs=512", "count=1"])).ok();
         }
         source.stop();
-        // All that shows the mount that it is read in order comes from memory. What was read in order before the stop
-        // would count for five seconds only, and the stop may take longer.
+        // The reads by which the mount sees that it is read in order come from memory. Reads in order before the stop would
+        // count for five seconds only, and the stop may take longer.
         let files = (0..COUNT * 4).map(|number| mount.path(name(number)));
         let mut reader = Command::new("cat").args(files).stdout(Stdio::null()).spawn().unwrap();
         wait_until("it is decoded ahead", 3 * LIMIT, || waits(&mount, "ffrfs-decode"));
-        // The reader comes to it.
+        // The reader comes to that interval.
         std::thread::sleep(Duration::from_millis(300));
         reader.kill().unwrap();
         reader.wait().unwrap();
         assert_ends(mount);
     };
-    // An interval is dropped once as many bytes were asked for as it has, and pages that the kernel drops too early are asked
-    // for twice.
+    // An interval is dropped once as many bytes were read of it as it has, and the kernel reads pages twice that it drops too
+    // early.
     for_each_transport(|transport| undisturbed(|| test(transport)));
 }

@@ -25,7 +25,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where nothing is promised but that it happens, as the machine may be busy. What hangs takes longer.
+/// The time for events that are promised without a time, as the machine may be busy. A hang takes longer.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 /// A few samples, one of them so large that it is read in many requests.
@@ -39,7 +39,7 @@ fn mount(transport: Transport) -> Mount {
     Mount::with_samples(transport, some(), &[])
 }
 
-/// A mount that no other daemon serves if its own dies.
+/// A mount without a second daemon if the first one dies.
 fn unsupervised(transport: Transport) -> Mount {
     Mount::with_samples(transport, some(), &["restarts=0"])
 }
@@ -48,7 +48,7 @@ fn send(mount: &Mount, signal: Signal) {
     kill(Pid::from_raw(mount.pid()), signal).unwrap();
 }
 
-/// A daemon in the foreground, ended with the value.
+/// A daemon in the foreground, which ends when the value is dropped.
 struct Foreground {
     child: Child,
     directory: TempDir,
@@ -63,7 +63,7 @@ impl Foreground {
         let mut command = mount_command(transport, &[&container], &point, options);
         let child = command.arg("-f").stderr(Stdio::piped()).spawn().unwrap();
         let foreground = Self { child, directory };
-        // Asked of the daemon: what is in the mount table may not be served yet.
+        // Asks the daemon: a mount in the mount table may not be served yet.
         let served = || fs::metadata(foreground.point().join("000000")).is_ok();
         wait_until("it is mounted", IN_TIME, served);
         foreground
@@ -73,7 +73,7 @@ impl Foreground {
         self.directory.path().join("mnt")
     }
 
-    /// Exit code, and what it wrote to stderr.
+    /// The exit code, and the text on stderr.
     fn wait(&mut self) -> (i32, String) {
         wait_for_end(&mut self.child, IN_TIME)
     }
@@ -94,7 +94,7 @@ fn pid_at(point: &Path) -> i32 {
     info["pid"].as_i64().unwrap() as i32
 }
 
-/// `ffrfs umount` of mounts that nobody uses; but see [`unmount_soon`].
+/// `ffrfs umount` of mounts that no process uses; but see [`unmount_soon`].
 fn umount(points: &[&Path]) -> Outcome {
     let start = Instant::now();
     loop {
@@ -115,7 +115,7 @@ fn mount_returns_when_the_mount_works_and_leaves_a_daemon_that_holds_nothing_of_
         fs::create_dir(&point).unwrap();
         let relative = ["data.ffr", "mnt"].map(Path::new);
         let mut command = mount_command(transport, &relative[..1], relative[1], &[]);
-        // To its end: also until the daemon has let go of both pipes.
+        // Runs to the end of the output: until the daemon, too, has closed both pipes.
         let outcome = run(command.current_dir(directory.path())).ok();
         let read = fs::read(point.join("000000"));
         let pid = pid_at(&point);
@@ -230,7 +230,7 @@ fn a_link_to_a_mount_point_is_followed() {
     });
 }
 
-/// `ffrfs mount` must fail with exit code 5, and say this.
+/// `ffrfs mount` must fail with exit code 5 and a message that contains `says`.
 #[track_caller]
 fn refuse(transport: Transport, source: &Path, point: &Path, says: &str) {
     let outcome = run(&mut mount_command(transport, &[source], point, &[]));
@@ -328,7 +328,7 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(fs::read_dir(&point).unwrap().count(), 3);
     umount(&[&point]).ok();
     wait_until("the directory is removed", Duration::from_secs(20), is_gone);
-    // One that was there stays, and one that was made goes if there is no mount.
+    // A directory that was there stays, and one that was made goes if there is no mount.
     fs::create_dir(&point).unwrap();
     ffrfs(&["mount", "train.ffr"]).ok();
     umount(&[&point]).ok();
@@ -341,7 +341,7 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     let missing = ffrfs(&["mount", "nosuch.zip"]);
     let said = "ffrfs: nosuch.zip: No such file or directory\n";
     assert_eq!((missing.code, missing.stderr.as_str()), (2, said));
-    // Files that somebody has there are not hidden.
+    // Files that lie in the directory are not hidden.
     fs::create_dir(&point).unwrap();
     let there = ffrfs(&["mount", "train.ffr"]);
     assert!(there.ok().stderr.contains("mounted on"), "an empty directory");
@@ -354,7 +354,7 @@ fn a_container_alone_is_mounted_beside_where_the_user_is_and_the_directory_goes_
     assert_eq!(fs::read(point.join("mine")).unwrap(), b"mine");
 }
 
-/// Where a test mounts by commands: what is mounted there when it fails is unmounted.
+/// The mount point of a test that mounts by commands: a mount that a failing test leaves there is unmounted.
 struct CleanedUp<'a>(&'a Path);
 
 impl Drop for CleanedUp<'_> {
@@ -363,8 +363,8 @@ impl Drop for CleanedUp<'_> {
     }
 }
 
-/// Whether it can be noted that a mount point was made for a mount; if not, the running test says so. It mounts where a test
-/// beside it cannot keep the mount busy.
+/// Whether a mount point can be marked as made for a mount; if not, the running test says so. The test goes on in a mount
+/// namespace of its own, where a test beside it cannot keep the mount busy.
 fn can_note(directory: &TempDir) -> bool {
     if !have(Need::Fuse) {
         return false;
@@ -380,7 +380,7 @@ fn can_note(directory: &TempDir) -> bool {
     true
 }
 
-/// Ends the daemon of the mount on this directory, which nobody unmounts then.
+/// Ends the daemon of the mount on this directory; the mount stays.
 fn kill_daemon(point: &Path) {
     let info: serde_json::Value =
         serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
@@ -407,12 +407,12 @@ fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_ki
     killed();
     umount(&[&point]).ok();
     assert!(!point.exists());
-    // The next mount there, which removes the dead one, cannot see what was made.
+    // The next mount there removes the dead one, and cannot see that the directory was made.
     killed();
     ffrfs(&["mount", "train.ffr"]).ok();
     umount(&[&point]).ok();
     assert!(!point.exists());
-    // umount(8) leaves it, and the next mount there takes it over, but not one that fails.
+    // umount(8) leaves the directory, and the next mount there takes it over, but not a mount that fails.
     killed();
     unmount(&point, true).unwrap();
     let whole = fs::read(&source).unwrap();
@@ -423,7 +423,7 @@ fn a_mount_point_that_was_made_for_a_mount_goes_with_it_though_its_daemon_was_ki
     ffrfs(&["mount", "train.ffr"]).ok();
     umount(&[&point]).ok();
     wait_until("the directory is removed", IN_TIME, || !point.exists());
-    // Files that somebody has put there meanwhile stay.
+    // Files that were put there meanwhile stay.
     killed();
     unmount(&point, true).unwrap();
     fs::write(point.join("mine"), "mine").unwrap();
@@ -453,7 +453,7 @@ fn a_mount_point_that_others_may_write_or_that_is_named_stays_though_it_was_made
     kill_daemon(&keep);
     umount(&[&keep]).ok();
     assert!(keep.exists(), "its user has named it");
-    // Whoever may write it may also have noted that it was made.
+    // Any user who may write the directory may also have marked it as made.
     left();
     fs::set_permissions(&point, fs::Permissions::from_mode(0o777)).unwrap();
     ffrfs(&["mount", "train.ffr", "-o", "restarts=0"]).ok();

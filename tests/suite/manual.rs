@@ -1,4 +1,4 @@
-//! The manual pages and the completions: there is one for everything, and the real programs take them.
+//! The manual pages and the completions: they cover every command and option, and the real programs take them.
 
 use crate::common::{
     FFRFS, Mount, Need, TempDir, Transport, container_in, ffrfs, have, run, samples, temp_dir,
@@ -23,7 +23,7 @@ fn name(page: &Path) -> &str {
     page.file_name().unwrap().to_str().unwrap()
 }
 
-/// What `--help` says, a command a line, with what it does.
+/// The commands that `--help` lists, each with its description.
 fn commands() -> Vec<(String, String)> {
     let help = ffrfs(&["--help"]).ok().text();
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -34,7 +34,7 @@ fn commands() -> Vec<(String, String)> {
                 let (name, about) = entry.split_once(' ').unwrap();
                 commands.push((name.to_owned(), about.trim().to_owned()));
             }
-            // A line that is too long goes on in the next.
+            // A line that is too long goes on in the next one.
             None => commands.last_mut().unwrap().1 += &format!(" {}", line.trim()),
         }
     }
@@ -172,10 +172,10 @@ fn completions(shell: &str, directory: &TempDir, file: &str) -> PathBuf {
     path
 }
 
-/// What is offered for a line, whose last word is being typed.
+/// The words that are offered for a line, whose last word is being typed.
 type Offer<'a> = &'a dyn Fn(&[&str]) -> BTreeSet<String>;
 
-/// The same in every shell: commands, options, values, files.
+/// Checks the completions that are the same in every shell: commands, options, values, files.
 fn completes(offer: Offer) {
     let has = |line: &[&str], wanted: &[&str]| {
         let offered = offer(line);
@@ -201,7 +201,7 @@ fn completes(offer: Offer) {
     assert_eq!(offer(&["ffrfs", "mount", "--verify", ""]), BTreeSet::from(times));
 }
 
-/// What the program itself must be asked for: options, settings, mount points.
+/// Checks the completions that the shell must ask the program for: options, settings, mount points.
 fn completes_what_the_program_knows(offer: Offer) {
     let has = |line: &[&str], wanted: &[&str]| {
         let offered = offer(line);
@@ -211,7 +211,7 @@ fn completes_what_the_program_knows(offer: Offer) {
     };
     has(&["ffrfs", "mount", "-o", "allow_o"], &["allow_other"]);
     has(&["ffrfs", "mount", "data.ffr", "mnt", "-o", "allow_o"], &["allow_other"]);
-    // What stands before the comma is a part of the word, or not: as the shell has it.
+    // The text before the comma belongs to the word or not, depending on the shell.
     has(&["ffrfs", "mount", "-o", "ro,cache_s"], &["ro,cache_size=", "cache_size="]);
     let offered = has(&["ffrfs", "set", "/mnt", "verify=o"], &["verify=once", "once"]);
     assert!(!offered.iter().any(|word| word.contains("always")), "{offered:?}");
@@ -253,7 +253,7 @@ fn bash_completes_commands_options_values_and_files() {
     let directory = temp_dir();
     let file = completions("bash", &directory, "ffrfs");
     container_in(&directory, &samples(1, 10));
-    // What readline does with the function that `complete -F` names.
+    // Calls the function that `complete -F` names, as readline does.
     let code = r#"
         cd "$1" && . "$2" && shift 2
         COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
@@ -312,8 +312,8 @@ fn zsh_completes_commands_options_values_and_files() {
     assert_eq!(offer(&["ffrfs", "completions", "z"]), BTreeSet::from(["zsh".to_owned()]));
 }
 
-/// zsh completes at a terminal only: one that it makes for another zsh, which writes down all that is
-/// offered (builtin compadd -O: what of it fits what was typed).
+/// zsh completes at a terminal only: one that it makes for another zsh, which writes down all words that are
+/// offered (builtin compadd -O: those of them that fit the typed word).
 const IN_ZSH: &str = r#"
 zmodload zsh/zpty
 cd $1 && rm -f offered finished
@@ -353,7 +353,7 @@ fn fish_completes_commands_options_values_and_files() {
         let code = "source $argv[1]; complete --do-complete \"$argv[2]\"";
         let outcome = run(fish.args(["-c", code]).arg(&file).arg(line.join(" "))).ok();
         assert_eq!(outcome.stderr, "", "{line:?}");
-        // A tab and what it means stand behind a word.
+        // A tab and a description follow a word.
         let text = outcome.text();
         text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect()
     };

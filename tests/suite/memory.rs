@@ -28,7 +28,7 @@ impl Sparse {
         (u128::from(self.number + 1) << 64 | u128::from(place)).to_le_bytes()
     }
 
-    /// The places that hold a mark, each whole.
+    /// The places that hold a whole mark.
     fn places(&self) -> impl Iterator<Item = u64> {
         (0..self.length / STEP).map(|step| step * STEP)
     }
@@ -45,7 +45,7 @@ impl Sparse {
         crc.finalize()
     }
 
-    /// What the bytes `from..to` must be.
+    /// The expected bytes `from..to`.
     fn bytes(&self, from: u64, to: u64) -> Vec<u8> {
         let mut bytes = vec![0; (to - from) as usize];
         for place in self.places().skip_while(|place| place + MARK_BYTES <= from) {
@@ -139,7 +139,8 @@ fn sixty_four_readers_of_samples_that_are_kept_whole_stay_within_the_cap_and_90_
     });
 }
 
-/// 64 readers that each read a part of so many of 128 samples: the rest waits in the cache until it has to go.
+/// Starts 64 readers that each read a part of `steps` of 128 samples: the rest of each sample waits in the cache until it is
+/// evicted.
 fn read_parts(mount: &Mount, samples: &[Sparse], steps: u64) {
     std::thread::scope(|scope| {
         for reader in 0..64 {
@@ -157,7 +158,7 @@ fn read_parts(mount: &Mount, samples: &[Sparse], steps: u64) {
     });
 }
 
-/// Has the disk asked for what is read, as long as `work` goes on: the container's pages are dropped again and again.
+/// Makes reads go to the disk as long as `work` goes on: the container's pages are dropped again and again.
 fn while_cold(container: &Path, work: impl FnOnce()) {
     let container = File::open(container).unwrap();
     let (working, is_working) = mpsc::channel::<()>();
@@ -184,7 +185,7 @@ fn sixty_four_readers_of_cold_samples_stay_within_the_memory_of_the_mount() {
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["memory=64M"]);
         while_cold(&container, || read_parts(&mount, &samples, 20));
-        // Beside it a daemon takes some MB for itself, and each CPU may always have a sample read.
+        // Besides the cache, a daemon takes some MB for itself, and each CPU may always have a sample read.
         let (peak, limit) =
             (peak_memory_bytes(mount.pid()), MEMORY + 12_000_000 + cpus * 4_000_000);
         assert!(
@@ -259,7 +260,7 @@ fn a_sample_of_over_4_gib_is_read_beyond_4_gib() {
     });
 }
 
-/// Page faults of a process so far that needed no disk.
+/// The number of page faults of a process so far that needed no disk.
 fn faults(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -279,7 +280,7 @@ fn members_of_a_zip_are_read_into_memory_that_was_used_before() {
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &zip, &[]);
         let read = |turn: usize| {
-            // In no order that would be foreseen.
+            // An order that the mount does not foresee.
             let number = turn * 101 % members.len();
             assert!(mount.read(number.to_string()).unwrap() == members[number]);
         };
@@ -287,7 +288,7 @@ fn members_of_a_zip_are_read_into_memory_that_was_used_before() {
         let before = faults(mount.pid());
         (100..300).for_each(read);
         let faults = faults(mount.pid()) - before;
-        // Memory that is new takes 25 for each of them.
+        // New memory takes 25 page faults for each member.
         assert!(faults < 200 * 5, "{transport:?}: {faults}");
     });
 }
@@ -334,7 +335,7 @@ fn nobody_hangs_when_the_daemon_gets_no_more_memory() {
 fn a_daemon_with_little_address_space_lives_on_with_fewer_threads_and_buffers() {
     let samples: Vec<_> = (0..20).map(|number| noise(number, 200_000)).collect();
     for_each_transport(|transport| {
-        // From the least that a mount is made with.
+        // Begins with the least memory with which mounting succeeds.
         let mut mounted = 0;
         let mut kibibytes = 60_000;
         while mounted < 12 {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Scrapes (an address or a socket's path), parses, checks what every metric must be, and prints the values.
+/// Scrapes (an address or a socket's path), parses, checks the rules that every metric keeps, and prints the values.
 const SCRAPE: &str = r#"
 import http.client, json, socket, sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -67,11 +67,11 @@ fn scrape(place: &str) -> Value {
     serde_json::from_slice(&outcome.stdout).expect("JSON")
 }
 
-/// One request as it stands; what was answered.
+/// Sends one request as it stands, and returns the answer.
 fn ask(socket: &Path, request: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("connect");
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // Who is refused may not be able to say it all.
+    // A refused client may not be able to send the whole request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -173,7 +173,7 @@ fn metrics_are_on_a_port_in_the_foreground_too() {
     }
 }
 
-/// `ffrfs mount` that must fail.
+/// Runs `ffrfs mount`, which must fail.
 fn refused(address: &str) -> Outcome {
     let directory = temp_dir();
     let point = directory.path().join("mnt");
@@ -217,7 +217,7 @@ fn the_socket_has_the_mode_of_the_umask_and_goes_with_the_mount() {
         let directory = temp_dir();
         let socket = directory.path().join("metrics");
         let option = format!("metrics=unix:{}", socket.display());
-        // What a daemon that was killed leaves.
+        // A killed daemon leaves its socket behind.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         let source = fixture("packed_folder.ffr");
         let mount = Mount::started(transport, &[&source], &[&option], |command| {
@@ -254,7 +254,7 @@ fn odd_requests_are_answered_or_ended_and_scraping_goes_on() {
         assert_eq!(status(&long), "HTTP/1.1 431 Request Header Fields Too Large");
         let head = ask(&socket, b"HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.ends_with("\r\n\r\n") && head.contains("Content-Length: "), "{head}");
-        // Those who say nothing take all there is, and are sent away in time.
+        // Silent clients take all connections that there are, and are sent away in time.
         let mut silent = Vec::new();
         wait_until("it is busy", Duration::from_secs(20), || {
             silent.push(UnixStream::connect(&socket).unwrap());
@@ -314,7 +314,7 @@ fn what_dashboard_and_manual_name_is_there() {
                 names.contains(name) || names.contains(format!("{name}_bucket").as_str());
             assert!(is_there, "{name} of the manual is not there");
         }
-        // And the other way round: the manual leaves nothing out.
+        // And the other way round: the manual leaves no metric out.
         for name in &names {
             let name = ["_bucket", "_sum", "_count"]
                 .iter()

@@ -19,7 +19,7 @@ trap 'umount -a -l -t fuse.ffrfs' EXIT
 is_mounted() { grep -qF " $1 fuse.ffrfs " /proc/self/mounts; }
 "#;
 
-/// Runs a script with each transport; in it, `$options` is the transport's.
+/// Runs a script with each transport, whose mount options the script has in `$options`.
 #[track_caller]
 pub(crate) fn with_mount8(script: &str) {
     if !have_sandbox() || !["mount", "umount", "findmnt"].map(Need::Program).into_iter().all(have) {

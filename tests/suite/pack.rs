@@ -1,5 +1,5 @@
-//! `ffrfs pack`: what it writes comes back, through the library, a mount and other readers; what it must not
-//! write, and what it leaves behind when it fails.
+//! `ffrfs pack`: packed files come back, through the library, a mount and other readers; `pack` refuses some inputs
+//! and outputs, and leaves nothing behind when it fails.
 
 mod failing;
 mod readers;
@@ -47,7 +47,7 @@ impl Tree {
         }
     }
 
-    /// What lies below a directory, such as a mount.
+    /// Reads the tree below a directory, such as a mount.
     fn read(root: &Path) -> Self {
         let mut tree = Self::default();
         let mut pending = vec![Names::new()];
@@ -75,7 +75,7 @@ impl Tree {
         Self { files, directories: BTreeSet::new() }
     }
 
-    /// What the library finds in containers.
+    /// The tree that the library finds in containers.
     fn of_containers(paths: &[PathBuf]) -> Self {
         let open = |path: &PathBuf| Arc::new(io::File::open(path).unwrap());
         let files: Vec<_> = paths.iter().map(open).collect();
@@ -111,7 +111,7 @@ impl Tree {
     }
 }
 
-/// Any bytes that Linux takes, with a liking for the odd.
+/// Any name that Linux takes, with a liking for odd ones.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let odd = [
         "é",
@@ -187,7 +187,7 @@ fn directory_of(parent: &TempDir, files: &[&str]) -> PathBuf {
     root
 }
 
-/// Everything in a directory, by name.
+/// The sorted names in a directory.
 fn names_in(directory: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -251,7 +251,7 @@ fn the_same_directory_gives_the_same_bytes() {
     let input = directory_of(&work, &["z", "a", "m/b", "m/a", "é"]);
     let (first, second) = (work.path().join("1.ffr"), work.path().join("2.ffr"));
     pack(&input, &first, &[]).ok();
-    // As a new directory would be, with its files made in another order.
+    // A new directory with the same files, made in another order.
     let copy = work.path().join("copy");
     fs::create_dir_all(copy.join("m")).unwrap();
     for file in ["m/a", "é", "z", "m/b", "a"] {

@@ -194,7 +194,7 @@ fn cat_of_64_processes_while_another_stats_the_whole_directory() {
                 }
                 assert!(rest.is_empty());
             };
-            // All at once: a pipe that nobody reads would hold its cat up.
+            // Checks all at once: a pipe without a reader would hold its `cat` up.
             for child in children.into_iter().enumerate() {
                 scope.spawn(move || check(child));
             }
@@ -235,7 +235,7 @@ fn a_program_that_asks_for_a_terminal_leaves_the_log_quiet() {
     if !have(Need::Python("os")) {
         return;
     }
-    // Python's open() asks of every file whether it is one.
+    // Python's open() asks of every file whether it is a terminal.
     const OPEN: &str = "
 import os, sys
 for number in range(200):
@@ -284,7 +284,7 @@ assert (numpy.fromfile(sys.argv[2], count=10, offset=8 * 1234) == saved.reshape(
         let samples = files.map(|file| fs::read(file).unwrap());
         let mount = Mount::with_samples(transport, &samples, &["suffix=auto"]);
         python(READ, &[mount.path("000000.npy"), mount.path("000001")]).ok();
-        // In a mount of its own, mapped before anything was read.
+        // In a mount of its own, the files are mapped before any was read.
         let mount = Mount::with_samples(transport, &samples, &[]);
         python(READ, &[mount.path("000000"), mount.path("000001")]).ok();
     });

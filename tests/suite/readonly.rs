@@ -1,5 +1,5 @@
-//! Nothing can be changed: every call that would gives EROFS. The kernel says so, or with `rw` the
-//! daemon.
+//! Nothing can be changed: every call that would change something gives EROFS, from the kernel, or with `rw`
+//! from the daemon.
 
 use crate::common::{
     Mount, Need, Transport, clean_up, drop_cached, fixture, for_each_transport, have,
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const FILE: &str = "train/cat/001.jpg";
 const DIRECTORY: &str = "train/cat";
 
-/// Runs a test on each transport, with the kernel that refuses and with the daemon.
+/// Runs a test on each transport, with the kernel as the refuser and with the daemon.
 fn for_each_mount(test: impl Fn(&Mount, Refuser)) {
     for_each_transport(|transport| {
         test(&Mount::new(transport, fixture("packed_folder.ffr"), &["ro"]), Refuser::Kernel);
@@ -36,7 +36,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// As EROFS; where the daemon refuses, people other than root do not get so far.
+/// As [`assert_erofs`]; but where the daemon refuses, users other than root may get a permission error first.
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(refuser: Refuser, what: &str, result: Result<T>) {
     let errno = result.expect_err(what).raw_os_error();
@@ -69,10 +69,10 @@ fn opening_for_writing_gives_erofs_where_the_kernel_refuses() {
                 assert_erofs("O_CREAT", open(File::options().write(true).create(true), new));
                 assert_erofs("O_EXCL", open(File::options().write(true).create_new(true), new));
             }
-            // Also when files were read before, and without asking.
+            // Also when files were read before, so that the kernel need not ask.
             mount.read(FILE).unwrap();
             assert_erofs("O_RDWR", open(File::options().read(true).write(true), FILE));
-            // What can be written once it is mounted `rw` says so.
+            // The mode shows whether a file can be written in a mount with `rw`.
             let mode = fs::metadata(mount.path(".ffrfs/prefetch")).unwrap().mode() & 0o777;
             let expected = if option.ends_with("control=ro") { 0o444 } else { 0o666 };
             assert_eq!(mode, expected, "{option}");
@@ -142,7 +142,7 @@ fn opening_for_writing_is_refused_as_long_as_the_kernel_asks() {
         fs::create_dir(&point).unwrap();
         let source = fixture("packed_folder.ffr");
         let mounted = run(&mut mount_command(transport, &[&source], &point, &["rw"]));
-        // The first file that is opened. From the second on the kernel does not ask.
+        // The kernel asks the daemon about the first file that is opened, and not from the second on.
         let first = File::options().write(true).open(point.join(FILE));
         let announced = File::options().write(true).open(point.join(".ffrfs/prefetch"));
         let announced = announced.and_then(|mut file| file.write(b"3\n"));
@@ -182,7 +182,7 @@ fn what_root_scribbles_through_a_mapping_goes_when_it_is_written_back() {
     if !have(Need::Root) || !have(Need::Python("mmap")) {
         return;
     }
-    // msync does not fail for all kernels: what was refused is told once, to whoever asks first.
+    // msync does not fail with all kernels: a refused write is reported once, to the first process that asks.
     const SCRIBBLE: &str = "
 import mmap, sys
 file = open(sys.argv[1], 'r+b')
@@ -262,7 +262,7 @@ for path in sys.argv[1:]:
             raise AssertionError(path)
 ";
     for_each_mount(|mount, refuser| {
-        // Those who may not write are told that first.
+        // Users who may not write get that error first.
         if refuser == Refuser::Kernel || is_root() {
             python(CHANGE, &[mount.path(FILE), mount.path(DIRECTORY)]).ok();
         }

@@ -1,5 +1,5 @@
-//! Containers in object stores and behind HTTP, as their users see them: read from `tests/store`, which does what a
-//! test wants a store to do. What is a matter of policy is asserted by counts of requests and bytes, not by time.
+//! Containers in object stores and behind HTTP, as their users see them: read from `tests/store`, a store that behaves as
+//! a test wants. Matters of policy are asserted by counts of requests and bytes, not by time.
 
 mod answers;
 mod cache;
@@ -42,7 +42,7 @@ impl Remote {
         remote
     }
 
-    /// Puts these samples as `s3://bucket/data.ffr`; how long the object is.
+    /// Puts these samples as `s3://bucket/data.ffr`, and returns the length of the object.
     fn put_samples(&self, samples: &[impl AsRef<[u8]>]) -> u64 {
         let path = container_in(&self.cache, samples);
         let bytes = fs::read(&path).unwrap();
@@ -74,7 +74,7 @@ impl Remote {
         self.mount_with(transport, urls, &[&[&*cache], options].concat())
     }
 
-    /// Mounts URLs with nothing but these options, and what leads to the store.
+    /// Mounts URLs with only these options and those that lead to the store.
     #[track_caller]
     fn mount_with(&self, transport: Transport, urls: &[&str], options: &[&str]) -> Mount {
         let endpoint = format!("endpoint={}", self.store.endpoint());
@@ -112,7 +112,7 @@ fn check(mount: &Mount, samples: &[Vec<u8>], order: impl IntoIterator<Item = usi
     }
 }
 
-/// Numbers below `count`, each once, in an order that has nothing to do with where they lie.
+/// Numbers below `count`, each once, in an order that is independent of the samples' places.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<_> = (0..count).collect();
     let draws = noise(seed, count * 8);

@@ -35,7 +35,7 @@ fn name(number: usize) -> String {
     format!("{number:06}")
 }
 
-/// A kernel that can send requests again.
+/// Whether the kernel can send requests again.
 fn can_resume() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
@@ -71,7 +71,7 @@ fn kill_server(mount: &Mount, signal: Signal) {
     kill(Pid::from_raw(serving(mount)), signal).unwrap();
 }
 
-/// Reads samples again and again, by all means, until it is told to stop; panics at the first error or wrong byte.
+/// Reads samples again and again, in several ways, until `stop` is set; panics at the first error or wrong byte.
 fn read_on(mount: &Mount, samples: &[Vec<u8>], first: usize, stop: &AtomicBool) -> usize {
     let mut open = File::open(mount.path(name(first))).unwrap();
     let mut reads = 0;
@@ -158,7 +158,7 @@ fn readers_see_no_error_however_often_the_daemon_is_killed() {
 fn a_daemon_that_is_killed_while_it_is_read_from_is_followed_by_another() {
     for_each_transport(|transport| {
         let samples = content();
-        // Nobody has to ask for it.
+        // Restarts need no option.
         let mount = Mount::with_samples(transport, &samples, &[]).with_deaths();
         let supervisor = parent_of(mount.pid());
         for number in 0..2 {

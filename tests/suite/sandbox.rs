@@ -1,4 +1,4 @@
-//! The daemon is confined: what a container might have it do is refused, and what a mount does goes on.
+//! The daemon is confined: actions that a container might cause are refused, and those that a mount needs go on.
 
 use crate::common::*;
 use nix::sys::signal::{Signal, kill};
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// Everything that holds on a kernel with Landlock 4 or newer.
+/// All restrictions, which hold on a kernel with Landlock 4 or newer.
 const WHOLE: &str = "files, network, system calls, capabilities, privileges";
-/// A daemon with the feature `test-hooks` tries these, at the start and at each SIGHUP.
+/// The variable with the attempts of a daemon with the feature `test-hooks`, at the start and at each SIGHUP.
 const ESCAPE: &str = "FFRFS_TEST_ESCAPE";
 
-/// What a daemon must not do, and the error that it gets.
+/// The attempts of a daemon that must fail, and their errors.
 fn attempts(container: &Path, directory: &Path) -> Vec<(String, &'static str)> {
     let (container, other) = (container.display(), directory.join("other").display().to_string());
     let denied = "Permission denied";
@@ -35,7 +35,7 @@ fn attempts(container: &Path, directory: &Path) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Waits until the daemon has tried everything `times` times, and checks that all was refused.
+/// Waits until the daemon has made each attempt `times` times, and checks that all were refused.
 #[track_caller]
 fn assert_refused(mount: &Mount, attempts: &[(String, &str)], times: usize) {
     for (attempt, error) in attempts {
@@ -47,7 +47,7 @@ fn assert_refused(mount: &Mount, attempts: &[(String, &str)], times: usize) {
     }
 }
 
-/// A mount of a container in a directory of its own; what it is to try is not in there.
+/// A mount of a container in a directory of its own, and the attempts; their file `other` lies elsewhere.
 fn escaping(
     transport: Transport,
     options: &[&str],
@@ -136,7 +136,7 @@ fn with_a_password_the_user_cannot_look_into_any_of_the_processes() {
     });
 }
 
-/// At the supervisor, the daemon and the process that unmounts.
+/// Looks at the environments of the supervisor, the daemon and the process that unmounts.
 const LOOK: &str = r#"
 echo secret >password
 chmod 644 password
@@ -185,7 +185,7 @@ fn strict_serves_where_all_holds() {
     }
     for_each_transport(|transport| {
         let content = samples(30, 5000);
-        // Tried at the start and at the end of each reload, and told of in the log.
+        // The daemon makes the attempt at the start and at the end of each reload, and logs it.
         let attempt = ("open=/etc/passwd".to_owned(), "Permission denied");
         let options = ["sandbox=strict"];
         let mount = Mount::attempt_with_samples(transport, &content, &options, |mut command| {

@@ -1,4 +1,4 @@
-//! Which names are shown: patterns, one directory, names cut off, what systems leave beside people's files, and
+//! The names that are shown: patterns, one directory, names cut off, files that systems leave beside people's own, and
 //! members of one name.
 
 mod left_out;
@@ -200,7 +200,7 @@ fn what_macos_and_windows_leave_is_counted_and_shown_only_if_it_is_asked_for() {
         assert_eq!(info["file_bytes"], shown.concat().len(), "{name}");
         let kinds = info["looks_like"].as_object().unwrap().values();
         assert_eq!(kinds.filter_map(Value::as_u64).sum::<u64>(), 4, "{name}: {info}");
-        // Verified all the same: they are in the container.
+        // Files that are left out are verified all the same: they are in the container.
         let verified = on("verify", &source, &["--json"]).ok();
         let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
         assert!(verified["samples"].as_u64().unwrap() >= FILES.len() as u64, "{name}");
@@ -239,7 +239,7 @@ fn names_that_only_look_like_those_are_shown() {
 
 #[test]
 fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name() {
-    // What it has there is not taken for what a mount says of itself.
+    // The container's files in that directory are not taken for control files.
     let controls = [".ffrfs/info.json", ".ffrfs/stats.json", ".ffrfs/settings", ".ffrfs/prefetch"];
     let (_directory, source) = packed(&[&controls[..], &[".ffrfs/mine", "x"]].concat(), "x.zip");
     for_each_transport(|transport| {
@@ -330,7 +330,7 @@ fn info_of_containers_of_several_formats_counts_what_a_mount_shows_of_each() {
     assert!(text.contains(records), "{text}");
     let first = |text: &str| text.lines().next().unwrap().to_owned();
     assert_eq!(first(&text), first(&alone));
-    // Each brings names for all of its files: one tree, without the sample that holds names.
+    // Each container brings names for all of its files: one tree, without the sample that holds names.
     let text = info("packed_folder.ffr", &zip).text();
     for part in ["FFRecord, 6 files", "files:      8 (", "stored: 8 files"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -376,7 +376,7 @@ fn samples_without_names_beside_a_packed_directory_make_all_numbered_and_that_is
     assert!(!said.contains("last sample"), "{said}");
     let text = of("info", &with_zip).text();
     assert!(text.contains("FFRecord, 7 files") && text.contains("names:      numbered"), "{text}");
-    // What is indexed together need be no dataset.
+    // Containers that are indexed together need be no dataset.
     let indexed = run(Command::new(FFRFS).args(["index", "--index", "none"]).args(&with_zip)).ok();
     assert!(!indexed.stderr.contains("numbered"), "{}", indexed.stderr);
 }
@@ -398,7 +398,7 @@ fn names_that_are_not_used_are_told_also_where_other_containers_have_names() {
         assert!(found.stderr.contains(said), "{}", found.stderr);
         assert_eq!(found.stderr.lines().count(), 1, "{}", found.stderr);
     }
-    // Beside names that would be used all are numbered, and the message says whose are not.
+    // Beside a container whose names would be used all samples are numbered; the message says whose names are not used.
     let said = listed(&[&fixture("packed_folder.ffr"), &refused]).stderr;
     assert!(
         said.contains(", and those of ") && said.contains("refused.ffr are not used"),
@@ -406,14 +406,14 @@ fn names_that_are_not_used_are_told_also_where_other_containers_have_names() {
     );
 }
 
-/// A zip file as programs on Windows write it that know no slashes.
+/// A zip file as Windows programs write it that know no slashes.
 fn from_windows(host: u8) -> (TempDir, PathBuf) {
     let (directory, source) = packed(&["a/b/one.txt", "a/two.txt"], "x.zip");
     let mut bytes = fs::read(&source).unwrap();
     for (name, other) in [("a/b/one.txt", r"a\b\one.txt"), ("a/two.txt", r"a\two.txt")] {
         while let Some(at) = bytes.windows(name.len()).position(|window| window == name.as_bytes())
         {
-            // The file's content is the same text: only headers, which stand behind a mark, hold names.
+            // The file's content may be the same text, and is replaced with the names: no test reads it.
             bytes[at..at + name.len()].copy_from_slice(other.as_bytes());
         }
     }
@@ -471,7 +471,7 @@ fn of_members_of_one_name_tar_shows_the_last_and_zip_all() {
         let mount = Mount::new(transport, &source, &[]);
         assert_eq!(mount.read("a/x").unwrap(), b"appended");
     });
-    // In two shards nothing was appended: all are shown.
+    // With two shards no member counts as appended: all are shown.
     let other = directory.path().join("z.tar");
     fs::copy(&source, &other).unwrap();
     let both = [FFRFS.as_ref(), source.as_os_str(), other.as_os_str()];

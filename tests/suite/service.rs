@@ -1,4 +1,4 @@
-//! `ffrfs mount --config`, and a mount as a service: what the service manager and the journal hear.
+//! `ffrfs mount --config`, and a mount as a service: the messages to the service manager and to the journal.
 
 use crate::common::{
     FFRFS, Mount, Need, Source, TempDir, Transport, clean_up, container_in, ffrfs, flip_byte,
@@ -61,14 +61,14 @@ impl Place {
         fs::metadata(self.point().join("000000")).is_ok()
     }
 
-    /// What `ffrfs set` prints, but for the size of the cache.
+    /// The lines that `ffrfs set` prints, but for the size of the cache.
     fn settings(&self) -> Vec<String> {
         let text = run(Command::new(FFRFS).arg("set").arg(self.point())).ok().text();
         let lines = text.lines().filter(|line| !line.starts_with("cache_size"));
         lines.map(str::to_owned).collect()
     }
 
-    /// The mount as the unit starts it, and what it tells the service manager.
+    /// Starts the mount as the unit does; the value receives its messages to the service manager.
     fn start(&self, change: impl FnOnce(&mut Command)) -> Started<'_> {
         let manager = UnixDatagram::bind(self.path("notify")).unwrap();
         manager.set_read_timeout(Some(IN_TIME)).unwrap();
@@ -99,7 +99,7 @@ impl Started<'_> {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Exit code, and what it wrote to stderr.
+    /// The exit code, and the text on stderr.
     fn wait(&mut self) -> (i32, String) {
         wait_for_end(&mut self.child, IN_TIME)
     }
@@ -255,14 +255,14 @@ fn what_a_killed_daemon_left_is_cleared_and_what_lives_is_not() {
 
 // ---- the journal ---------------------------------------------------------------------------------
 
-/// A journald of the test's own, and how a command is run before its eyes.
+/// A journald of the test's own, to which commands write that it runs.
 struct Journal {
     socket: UnixDatagram,
     directory: TempDir,
 }
 
 impl Journal {
-    /// `None`: this machine cannot have it.
+    /// `None` if this machine cannot have a journal.
     fn new() -> Option<Self> {
         if !have(Need::Root) {
             return None;
@@ -366,7 +366,7 @@ fn the_journal_gets_fields_for_mount_source_and_bad_samples() {
 fn a_service_in_the_foreground_writes_to_the_journal_itself_where_stderr_is_the_journal() {
     let Some(journal) = Journal::new() else { return };
     let place = Place::new(Transport::DevFuse, "");
-    // As a service manager says it, and as one would not: the variable was inherited by something else.
+    // The variable as a service manager sets it, and as a process has it that inherited it with another stderr.
     for (stream, is_journal) in [("$(stat -L -c %d:%i /proc/self/fd/2)", true), ("1:2", false)] {
         let script = format!(
             "exec 2>\"$2/../stderr\"; export JOURNAL_STREAM=\"{stream}\"
@@ -379,7 +379,7 @@ fn a_service_in_the_foreground_writes_to_the_journal_itself_where_stderr_is_the_
         let stderr = fs::read_to_string(place.path("stderr")).unwrap();
         assert_eq!(stderr.contains("mounted on"), !is_journal, "{stderr}");
     }
-    // What ends it before it has a log is an error in the journal, too.
+    // A failure before the program has a log is an error in the journal, too.
     let script =
         "exec 2>\"$1/stderr\"; export JOURNAL_STREAM=\"$(stat -L -c %d:%i /proc/self/fd/2)\"
         \"$0\" mount -f --config /nowhere || true";

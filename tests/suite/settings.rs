@@ -52,10 +52,10 @@ fn what_changes_is_printed_and_holds() {
         assert_eq!(mount.info()["verify"], "once");
         assert_eq!(mount.info()["cache_size_bytes"], cap);
         assert_eq!(mount.stats()["cache"]["capacity_bytes"], cap);
-        // Said together, the one does not follow from the other.
+        // If both are given, the size of the cache does not follow from the memory.
         set(&mount, &["cache-size=5M", "memory=256M"]).ok();
         assert_eq!(set(&mount, &[]).text().lines().nth(2), Some("cache_size=5M"));
-        // What is printed can be said.
+        // Printed lines can be given as arguments.
         let lines = set(&mount, &[]).text();
         assert_eq!(set(&mount, &lines.lines().collect::<Vec<_>>()).ok().text(), "");
     });
@@ -117,7 +117,7 @@ fn less_memory_frees_memory_and_more_is_used() {
         let samples = samples();
         let mount = Mount::with_samples(transport, &samples, &["cache_size=64M", "rw"]);
         let held = || mount.stats()["cache"]["bytes"].as_u64().expect("a number");
-        // By number: the kernel does not know these files, so the daemon keeps what it fetches.
+        // Announces numbers: the kernel does not know these files, so the daemon keeps the samples that it fetches.
         let numbers: String = (0..400).map(|number| format!("{number}\n")).collect();
         let announce = || fs::write(mount.path(".ffrfs/prefetch"), &numbers);
         announce().unwrap();
@@ -197,7 +197,7 @@ fn nobody_but_who_mounted_and_root_changes_settings() {
         return;
     }
     for_each_transport(|transport| {
-        // Whatever is said of owners and modes: 65533 is `other`.
+        // Whatever the options say of owners and modes: 65533 is `other`.
         for more in ["allow_other", "allow_other,uid=65533", "allow_other,uid=65533,fmask=0"] {
             let sandbox = Sandbox::new("user_allow_other\n");
             let options = [transport.option().unwrap_or("defaults"), more].join(",");

@@ -64,7 +64,7 @@ fn the_table_tells_what_the_mount_has_done() {
             found.unwrap_or_else(|| panic!("no {name:?} in: {text}"))
         };
         assert!(row("dataset").contains("20 samples"), "{text}");
-        // Not always those of one read of each sample: some may be read ahead, or read once more.
+        // Not always the figures of one read of each sample: some may be read ahead, or read once more.
         assert_eq!(row("served"), format!("{:<15}{}", "served", HumanBytes(served)), "{text}");
         assert!(row("transport").contains(mount.info()["transport"].as_str().unwrap()), "{text}");
         assert!(row("bad").ends_with("none"), "{text}");
@@ -122,7 +122,7 @@ fn watching_ends_when_the_mount_is_unmounted_and_says_only_that() {
         let mut command = Command::new(FFRFS);
         command.args(["stats", "--watch", "0.3", "--json"]).arg(&point);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Open until the end: nobody would read what it says.
+        // Stays open until the end: else the lines would have no reader.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         lines.next().unwrap().unwrap();
         mount.unmount();

@@ -1,4 +1,4 @@
-//! tar archives as the programs write them that people use: what they packed is what is shown.
+//! tar archives from the programs that people use: packed files are shown as they were.
 
 use crate::common::{Need, have, noise, python, run, temp_dir};
 use ffrfs::format::{self, Container, Content, Kind, MemorySource, Node, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// What a file is, its permission bits, and when it was modified.
+/// The kind of a file, its permission bits, and its time of modification.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     what: What,
@@ -25,7 +25,7 @@ enum What {
     Symlink(Vec<u8>),
 }
 
-/// A directory with all that a tar archive can hold of files, directories and links.
+/// Makes a directory with all files, directories and links that a tar archive can hold.
 fn plant(root: &Path) {
     let long = root.join("n".repeat(120)).join("m".repeat(110));
     fs::create_dir_all(&long).unwrap();
@@ -54,7 +54,7 @@ fn plant(root: &Path) {
     }
 }
 
-/// What lies below a directory.
+/// The files and directories below a directory.
 fn planted(root: &Path) -> BTreeMap<Vec<u8>, Shown> {
     let mut all = BTreeMap::new();
     for entry in walkdir::WalkDir::new(root).min_depth(1) {
@@ -126,7 +126,7 @@ fn what(container: &dyn Container, stored: &[u8], index: u64) -> What {
     What::File { bytes, links }
 }
 
-/// Packs a directory and compares; `keeps`: what the dialect can say.
+/// Compares a directory with its archive; `keeps` has the properties that the dialect can store.
 fn check(directory: &Path, archive: &Path, keeps: Keeps) {
     let mut expected = planted(directory);
     for shown in expected.values_mut().filter(|_| !keeps.nanoseconds) {
@@ -179,7 +179,7 @@ fn every_format_of_gnu_tar_shows_what_was_packed() {
         tar("tar", directory.path(), &archive, options);
         check(directory.path(), &archive, keeps);
     }
-    // These have no room for long names, nor for times before 1970.
+    // These dialects have no room for long names, nor for times before 1970.
     for long in ["n".repeat(120), "long link".to_owned()] {
         let path = directory.path().join(long);
         if path.is_dir() {
@@ -225,7 +225,7 @@ fn what_bsdtar_packs_is_shown() {
     }
     let (directory, archives) = (temp_dir(), temp_dir());
     plant(directory.path());
-    // It writes -0.25 as -1.75, and as 0 for GNU.
+    // bsdtar writes a time of -0.25 as -1.75, and as 0 for GNU.
     let plain = fs::File::options().append(true).open(directory.path().join("plain ü")).unwrap();
     plain.set_modified(std::time::UNIX_EPOCH).unwrap();
     let archive = archives.path().join("x.tar");
@@ -249,7 +249,7 @@ with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add
     for format in ["GNU_FORMAT", "PAX_FORMAT"] {
         let paths = [directory.path(), &archive].map(Path::as_os_str);
         python(code, &[paths[0], paths[1], format.as_ref()]).ok();
-        // Times are floating-point numbers there, and whole seconds in GNU's format.
+        // Python has times as floating-point numbers, and whole seconds in GNU's format.
         let (expected, found) = (planted(directory.path()), shown(&archive));
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (name, expected) in &expected {

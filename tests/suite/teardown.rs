@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Within this all must be over.
+/// The time within which all must be over.
 const IN_TIME: Duration = Duration::from_secs(20);
 const DELAY: Duration = Duration::from_millis(150);
 const READERS: usize = 32;
@@ -26,7 +26,7 @@ fn a_mount_ends_with_the_process_of_its_test_that_is_killed() {
     const VICTIM: &str = "FFRFS_TEST_VICTIM";
     const TEST: &str = "teardown::a_mount_ends_with_the_process_of_its_test_that_is_killed";
     for_each_transport(|transport| {
-        // In the process that is to be killed.
+        // This is the process that is to be killed.
         let own = format!("{transport:?}:");
         if let Ok(place) = std::env::var(VICTIM) {
             let Some(place) = place.strip_prefix(&own) else { return };
@@ -49,7 +49,7 @@ fn a_mount_ends_with_the_process_of_its_test_that_is_killed() {
         let info = fs::read(point.join(".ffrfs/info.json")).unwrap();
         let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
         let daemon = info["pid"].as_i64().unwrap() as i32;
-        // Also one that the test has stopped.
+        // The daemon ends also if the test has stopped it.
         kill(Pid::from_raw(daemon), Signal::SIGSTOP).unwrap();
         victim.kill().unwrap();
         victim.wait().unwrap();
@@ -59,7 +59,7 @@ fn a_mount_ends_with_the_process_of_its_test_that_is_killed() {
     });
 }
 
-/// Small ones, larger ones, and some that are read in many requests.
+/// Small samples, larger ones, and some that are read in many requests.
 fn some() -> &'static [Vec<u8>] {
     static SOME: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         let size = |i: u64| [3_000, 110_000, 5_000, 900_000][i as usize % 4] + i as usize;
@@ -68,7 +68,7 @@ fn some() -> &'static [Vec<u8>] {
     &SOME
 }
 
-/// What 32 readers got: right samples, and errors. Wrong bytes fail the test.
+/// The reads of 32 readers: right samples, and errors. Wrong bytes fail the test.
 #[derive(Default)]
 struct Got {
     right: AtomicUsize,
@@ -91,7 +91,7 @@ fn read_until_it_fails(mount: &Mount, reader: usize, got: &Got) {
     }
 }
 
-/// Has `end` happen to a mount on a slow disk while 32 readers wait for it; then looks that all readers
+/// Calls `end` with a mount on a slow disk while 32 readers wait for the disk; then checks that all readers
 /// fail soon (or go on, if `they_finish`).
 fn end_while_reading(options: &[&str], they_finish: bool, end: impl Fn(&Mount, &Disk)) {
     if !have(Need::Root) {
@@ -130,10 +130,10 @@ fn end_while_reading(options: &[&str], they_finish: bool, end: impl Fn(&Mount, &
     });
 }
 
-/// What was left of the mount goes, and the place can be used again.
+/// Unmounts a mount that is left, and checks that its place can be used again.
 fn mount_again(mut mount: Mount, transport: Transport, disk: &Disk, options: &[&str]) {
     if mount.is_mounted() {
-        // It may go by itself at the same moment.
+        // The mount may go by itself at the same moment.
         let _ = ffrfs(&[Path::new("umount"), mount.point()]);
     }
     wait_until("the daemon ends", IN_TIME, || !mount.is_served());
@@ -147,7 +147,7 @@ fn mount_again(mut mount: Mount, transport: Transport, disk: &Disk, options: &[&
     }
 }
 
-/// Of the container in bytes.
+/// The size of the container in bytes.
 fn size() -> u64 {
     *offsets(some()).last().unwrap()
 }
@@ -157,7 +157,7 @@ const WAYS: [&[&str]; 2] = [&[], &["io=buffered", "memory=8M"]];
 #[test]
 fn a_lazy_unmount_lets_reads_under_way_end() {
     for options in WAYS {
-        // Paths lead nowhere then: the next file is not there.
+        // After a lazy unmount paths lead nowhere: the next file is not there.
         end_while_reading(options, true, |mount, _| {
             ffrfs(&[Path::new("umount"), Path::new("-z"), mount.point()]).ok();
         });
@@ -249,7 +249,7 @@ fn a_range_that_cannot_be_read_fails_the_samples_in_it_alone() {
         .map(|i| noise(i, if i % 100 == 50 { 110_000 } else { 1_000 + (i as usize * 37) % 8_000 }))
         .collect();
     let places = offsets(&samples);
-    // Whole pages, in the middle of a block; past the page cache nothing smaller is read.
+    // Whole pages, in the middle of a block; reads past the page cache are no smaller.
     let start = places[300] / 4096 * 4096;
     let broken = start..start + 5 * 4096;
     let disk = Disk::new(&samples);
@@ -260,7 +260,7 @@ fn a_range_that_cannot_be_read_fails_the_samples_in_it_alone() {
             disk.break_range(0..0);
             let mount = Mount::new(transport, disk.container(), options);
             disk.break_range(broken.clone());
-            // In order, and so that what is fetched ahead meets it too.
+            // Reads in order, so that a prefetch meets the broken range, too.
             for pass in 0..2 {
                 for number in 0..samples.len() {
                     let place = places[number]..places[number + 1];

@@ -18,7 +18,7 @@ struct Screen {
 }
 
 impl Screen {
-    /// `None`: there is no tmux.
+    /// `None` if there is no tmux.
     fn new(columns: u16, rows: u16) -> Option<Self> {
         if !have(Need::Program("tmux")) {
             return None;
@@ -71,7 +71,7 @@ impl Screen {
         text
     }
 
-    /// The shell is there again, on a screen that echoes what is typed.
+    /// Checks that the shell is there again, on a screen that echoes typed text.
     #[track_caller]
     fn assert_restored(&self) {
         self.start("stty -a | grep -o ' icanon' | tr a-z A-Z");
@@ -105,7 +105,7 @@ fn a_terminal_of_80_by_24_shows_what_a_mount_does() {
         screen.start(&top(&[mount.point()], ""));
         let text = screen.wait_for("bad         none");
         assert!(text.contains(" 200 samples") && text.contains("q quit"), "{text}");
-        // Each time other samples: what was read once is asked for no more.
+        // Reads other samples each time: the kernel asks no more for one that was read.
         let mut read = (0..200).cycle().map(|number| {
             let _ = mount.read(format!("{number:06}"));
         });
@@ -143,7 +143,7 @@ fn keys_pause_help_and_show_the_other_mount_and_a_small_terminal_does_too() {
     screen.press("p");
     screen.press("+");
     screen.wait_for("every 0.5 s");
-    // Reversed and bold it may be.
+    // The text may be reversed and bold.
     assert!(!screen.is_coloured());
     screen.press("?");
     screen.wait_for("help");
@@ -210,7 +210,7 @@ fn top_ends_when_its_terminal_is_closed() {
     let mount = Mount::with_samples(Transport::DevFuse, &samples(10, 1000), &[]);
     let Some(screen) = Screen::new(80, 24) else { return };
     let pid = screen.directory.path().join("pid");
-    // In the place of the shell, as a terminal window runs it; not told of the end but by the terminal.
+    // The program runs in place of the shell, as in a terminal window; only the terminal tells it of the end.
     let (point, pid_file) = (mount.point().display(), pid.display());
     screen.start(&format!("trap '' HUP; echo $$ > '{pid_file}'; exec '{FFRFS}' top '{point}'"));
     screen.wait_for("bad         none");

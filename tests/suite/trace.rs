@@ -1,4 +1,4 @@
-//! `.ffrfs/trace` and `ffrfs trace`: every request with where its time went, and only while somebody looks.
+//! `.ffrfs/trace` and `ffrfs trace`: every request with the phases of its time, and only while a reader looks.
 
 use crate::common::{
     Disk, FFRFS, Mount, Need, Transport, assert_errno, drop_cached, ffrfs, for_each_transport,
@@ -27,7 +27,7 @@ pub(crate) fn page(mount: &Mount) -> (Value, Vec<Value>) {
     (line().expect("a first line"), std::iter::from_fn(line).collect())
 }
 
-/// Reads pages until one of the events is the one.
+/// Reads pages until `is_it` accepts one of the events.
 pub(crate) fn event(mount: &Mount, is_it: impl Fn(&Value) -> bool) -> Value {
     let mut found = None;
     wait_until("the event comes", PATIENCE, || {
@@ -42,12 +42,12 @@ fn is(event: &Value, operation: &str, path: &str) -> bool {
     event["operation"] == operation && event["path"] == path
 }
 
-/// Who asks, as the kernel tells it.
+/// The thread that asks, as the kernel tells it.
 fn thread_id() -> i32 {
     nix::unistd::gettid().as_raw()
 }
 
-/// Start and end.
+/// The start and the end.
 fn span(of: &Value) -> (u64, u64) {
     let number = |name: &str| of[name].as_u64().unwrap_or_else(|| panic!("{name} of {of}"));
     (number("start_ns"), number("start_ns") + number("duration_ns"))
@@ -69,19 +69,19 @@ pub(crate) fn assert_phases_lie_in(event: &Value) {
     }
 }
 
-/// How many trace the mount, or did so of late.
+/// The number of readers that trace the mount, or did so of late.
 fn readers(mount: &Mount) -> u64 {
     mount.info()["trace_readers"].as_u64().unwrap()
 }
 
-/// `ffrfs trace` in the background, and what it has printed.
+/// `ffrfs trace` in the background, and the lines that it has printed.
 pub(crate) struct Tracer {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Tracer {
-    /// Begins to trace; returns when it does.
+    /// Begins to trace; returns once the mount is traced.
     pub(crate) fn new(mount: &Mount, args: &[&str]) -> Self {
         let others = readers(mount);
         let mut command = Command::new(FFRFS);
@@ -108,7 +108,7 @@ impl Tracer {
         self.lines.lock().unwrap().clone()
     }
 
-    /// As Ctrl-C does; the exit code.
+    /// Interrupts as Ctrl-C does, and returns the exit code.
     pub(crate) fn interrupt(&mut self) -> i32 {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).unwrap();
         self.wait()
@@ -145,7 +145,7 @@ fn a_read_is_traced_with_its_phases_within_it() {
         let longest =
             disk.map(|phase| (phase["duration_ns"].as_u64(), &phase["name"])).max_by_key(|p| p.0);
         let (duration, phase) = longest.unwrap();
-        // With samples fetched at the lookup, what the read waits for is that.
+        // If the lookup has begun to fetch the sample, the read waits for that fetch.
         assert!(*phase == "disk" || *phase == "wait", "{read}");
         assert!(duration.unwrap() >= 20_000_000, "{read}");
         assert!(phases(&read).contains(&"reply"), "{read}");
@@ -211,14 +211,14 @@ fn tracing_ends_when_its_reader_has_ended() {
         let forgotten = || mount.stats()["requests"]["forget"].as_u64().unwrap();
         let forgotten_before = forgotten();
         let (before, _) = page(&mount);
-        // That was a look: once more.
+        // Reading the page has switched tracing on: waits once more.
         wait_until("tracing ends", after * 3, || readers(&mount) == 0);
         for sample in 1..20 {
             mount.read(format!("{sample:06}")).unwrap();
         }
         let (head, events) = page(&mount);
         assert_eq!(events.len(), 0);
-        // While the second look kept it on, the kernel may have dropped inodes, if somebody freed its caches.
+        // While the second page kept tracing on, the kernel may have dropped inodes, if its caches were freed.
         let last = |page: &Value| page["last"].as_u64().unwrap();
         let traced = last(&head) - last(&before);
         assert!(traced <= forgotten() - forgotten_before, "{traced}: {head}, before {before}");
@@ -235,7 +235,7 @@ fn what_others_read_is_shown_to_the_owner_of_the_daemon_alone() {
             assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, me));
             assert_errno(fs::write(mount.path(name), "x"), libc::EROFS);
         }
-        // To look at it is no read.
+        // A look at the attributes is no read.
         assert_eq!(readers(&mount), 0);
         assert_errno(mount.read(".ffrfs/trace."), libc::ENOENT);
         assert_errno(mount.read(".ffrfs/tracex"), libc::ENOENT);
@@ -269,7 +269,7 @@ fn pages_that_nobody_reads_do_not_pile_up() {
             (0..40).map(|i| File::open(mount.path(format!(".ffrfs/trace.{i}"))).unwrap()).collect();
         let mut byte = [0];
         assert_errno(std::os::unix::fs::FileExt::read_at(&first, &mut byte, 0), libc::ESTALE);
-        // A new one is there all the same.
+        // A new page is there all the same.
         assert_eq!(page(&mount).1.len(), 0);
     });
 }
@@ -293,7 +293,7 @@ fn the_access_log_shows_what_is_wanted_and_ends_with_ctrl_c() {
         wait_until("the failure is logged", PATIENCE, || {
             all.lines().iter().any(|line| fields(line).ends_with(&["EIO".into(), "000018".into()]))
         });
-        // Noted after the answer, and by any thread: of two reads the second may be noted first.
+        // A read is noted after its answer, and by any thread: of two reads the second may be noted first.
         let is_read = |line: &&String| line.contains(" read ") && line.ends_with(" 000007");
         let read = || all.lines().iter().find(is_read).map(|line| fields(line));
         wait_until("the read is logged", PATIENCE, || read().is_some());
@@ -336,7 +336,7 @@ fn only_slow_requests_are_logged_if_that_is_asked_for() {
     });
 }
 
-/// What a trace for Perfetto has of each request: its record, and those of its phases.
+/// The records of each request in a trace for Perfetto: its own, and those of its phases.
 fn records(path: &Path) -> Vec<(Value, Vec<Value>)> {
     let trace: Value = serde_json::from_slice(&fs::read(path).unwrap()).expect("JSON");
     let mut requests: Vec<(Value, Vec<Value>)> = Vec::new();
@@ -438,7 +438,7 @@ fn a_mount_that_goes_away_ends_a_trace_that_is_whole() {
         };
         let mut number = 0;
         wait_until("the tracer has seen it", PATIENCE, || {
-            // It writes once it has seen some kilobytes.
+            // The tracer writes once it has seen some kilobytes.
             number += 1;
             let _ = fs::metadata(mount.path(format!("none {number}")));
             has_seen()

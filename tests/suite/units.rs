@@ -1,19 +1,19 @@
-//! What lies in systemd/: systemd itself looks at the units.
+//! The units in systemd/: systemd itself looks at them.
 
 use crate::common::{FFRFS, Need, Outcome, TempDir, have, run, temp_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How exposed the service may be, of 100. What is missing to less would hide the mount from everybody
-/// else: the unit says what and why.
+/// The most exposure that the service may have, of 100. Settings that would lower it further would hide the
+/// mount from everybody else: the unit names them and says why.
 const MAX_EXPOSURE: u32 = 33;
 
 fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)
 }
 
-/// A unit as it is where the program is installed: the one under test stands for it.
+/// A unit as it is where the program is installed: the program under test stands for the installed one.
 fn installed(directory: &TempDir, name: &str) -> PathBuf {
     let text = fs::read_to_string(shipped(name)).unwrap();
     let path = directory.path().join(name);
@@ -23,7 +23,7 @@ fn installed(directory: &TempDir, name: &str) -> PathBuf {
     path
 }
 
-/// `None`: there is no systemd-analyze here.
+/// `None` if there is no systemd-analyze here.
 fn analyze(args: &[&str], unit: &Path) -> Option<Outcome> {
     if !have(Need::Program("systemd-analyze")) {
         return None;
@@ -40,7 +40,7 @@ fn systemd_finds_nothing_wrong_with_any_unit() {
     let units: Vec<_> =
         names.filter(|name| endings.iter().any(|ending| name.ends_with(ending))).collect();
     assert_eq!(units.len(), 3, "{units:?}");
-    // All first: one may name another.
+    // Installs all units first: one may name another.
     let paths: Vec<_> = units.iter().map(|name| installed(&directory, name)).collect();
     for path in paths {
         let Some(outcome) = analyze(&["verify", "--man=no"], &path) else { return };
@@ -69,6 +69,6 @@ fn the_service_is_exposed_as_little_as_a_mount_for_all_can_be() {
     let text = outcome.text();
     let overall = text.lines().last().unwrap_or_default();
     assert!(overall.contains("Overall exposure level"), "{text}");
-    // Kept in the report of the tests.
+    // The report of the tests keeps this line.
     println!("{overall}");
 }

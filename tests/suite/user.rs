@@ -1,4 +1,4 @@
-//! Users: who may use a mount, and mounting without being root (through fusermount3).
+//! Users: their access to a mount, and mounting without being root (through fusermount3).
 
 mod dead;
 mod helper;
@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Somebody who is not root, and somebody else.
+/// A user who is not root; `ELSE` is another one.
 const SOMEBODY: u32 = 65_534;
 const ELSE: u32 = 65_533;
 
@@ -30,7 +30,7 @@ fn cat_as(user: u32, path: &Path) -> Outcome {
     run(Command::new("cat").arg(path).uid(user).gid(user))
 }
 
-/// A mount by root, in a directory that all may enter.
+/// A mount by root, in a directory that all users may enter.
 fn mount_as_root(transport: Transport, options: &[&str]) -> Mount {
     let mount = Mount::with_samples(transport, &samples(), options);
     open_to_all(mount.scratch());
@@ -73,8 +73,8 @@ fn masks_keep_others_out_of_a_mount_that_is_open_to_them() {
 
 // ---- mounting as an ordinary user ----------------------------------------------------------------
 
-/// A place with a mount namespace of its own, where /dev/fuse is open to all and /etc/fuse.conf says what
-/// the test wants; all mounts in it go with the script that runs there.
+/// A place with a mount namespace of its own, where /dev/fuse is open to all users and /etc/fuse.conf has the
+/// test's text; all mounts in it go with the script that runs there.
 pub(crate) struct Sandbox {
     directory: TempDir,
 }
@@ -93,7 +93,7 @@ somebody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 other() { setpriv --reuid 65533 --regid 65533 --clear-groups -- "$@"; }
 "#;
 
-/// Whether this machine can have one.
+/// Whether this machine can have a [`Sandbox`].
 pub(crate) fn have_sandbox() -> bool {
     let programs = ["unshare", "setpriv", "fusermount3"].map(Need::Program);
     if !have(Need::Root) || !programs.into_iter().all(have) {
@@ -109,7 +109,7 @@ pub(crate) fn have_sandbox() -> bool {
 }
 
 impl Sandbox {
-    /// With `data.ffr`, the program, and an empty `mnt` that belongs to [`SOMEBODY`].
+    /// A place with `data.ffr`, the program, and an empty `mnt` that belongs to [`SOMEBODY`].
     pub(crate) fn new(fuse_conf: &str) -> Self {
         let directory = temp_dir();
         let path = |name: &str| directory.path().join(name);
@@ -118,7 +118,7 @@ impl Sandbox {
         fs::set_permissions(container, Permissions::from_mode(0o644)).unwrap();
         fs::write(path("expected"), &samples()[1]).unwrap();
         fs::set_permissions(path("expected"), Permissions::from_mode(0o644)).unwrap();
-        // Where it was built, others may not enter.
+        // Other users may not enter the directory where the program was built.
         fs::copy(FFRFS, path("ffrfs")).unwrap();
         open_to_all(&path("ffrfs"));
         fs::write(path("fuse.conf"), fuse_conf).unwrap();
@@ -128,8 +128,8 @@ impl Sandbox {
         Self { directory }
     }
 
-    /// Runs a script there, as root; `somebody` and `other` run a command as those. Whatever it mounted
-    /// is unmounted at its end.
+    /// Runs a script there, as root; `somebody` and `other` run a command as those users. The script's mount is
+    /// unmounted at its end.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         let script = format!("{PREPARE}{script}\numount -l mnt 2>/dev/null; exit $code");
         let mut command = Command::new("sh");
@@ -138,7 +138,7 @@ impl Sandbox {
     }
 }
 
-/// Runs a test in a new one for each transport, if this machine can have one.
+/// Runs a test in a new sandbox for each transport, if this machine can have one.
 fn for_each_sandbox(fuse_conf: &str, test: impl Fn(Transport, Sandbox)) {
     if have_sandbox() {
         for_each_transport(|transport| test(transport, Sandbox::new(fuse_conf)));
@@ -288,7 +288,7 @@ fn root_of_a_user_namespace_looks_into_a_mount_of_its_own_with_a_number_of_someb
     }
     for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
-        // There, root is who has mounted it, and the number of the mount table is somebody else's.
+        // In that namespace, root is the user who has mounted, and the user ID in the mount table is another user's.
         let outcome = sandbox.run(&format!(
             "inside() {{
                  exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \

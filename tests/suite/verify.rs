@@ -1,4 +1,4 @@
-//! `ffrfs verify`: every bad sample is found and listed, with any number of threads; what is interrupted can
+//! `ffrfs verify`: every bad sample is found and listed, with any number of threads; an interrupted run can
 //! be resumed.
 
 use super::common::{
@@ -30,10 +30,10 @@ fn json(outcome: &Outcome) -> Value {
     serde_json::from_slice(&outcome.stdout).expect("JSON")
 }
 
-/// A container in which these samples are bad; also what the samples were.
+/// A container in which these samples are bad; also the samples before the damage.
 fn damaged(directory: &TempDir, bad: &[usize]) -> (PathBuf, Vec<Vec<u8>>) {
     let mut all = samples(60, 9000);
-    // Larger than what is read at a time.
+    // Larger than the bytes that are read at a time.
     all[20] = noise(20, (9 << 20) + 5);
     let source = container_in(directory, &all);
     let offsets = offsets(&all);
@@ -204,7 +204,7 @@ fn samples_of_several_containers_are_numbered_on_and_named_by_their_tree() {
     flip_byte(&packed, offset);
     let outcome = verify(&packed, &[]);
     assert!(outcome.text().contains("(a.txt)"), "{}", outcome.text());
-    // When the names themselves are bad, what is bad is still listed.
+    // When the names themselves are bad, bad samples are still listed.
     flip_byte(&packed, fs::metadata(&packed).unwrap().len() - 1);
     let outcome = verify(&packed, &[]);
     assert_eq!((outcome.code, bad_in(&outcome)), (4, vec![0, 6]), "{}", outcome.stderr);
@@ -272,7 +272,7 @@ fn begin(source: &Path, args: &[&str]) -> Child {
     panic!("it is never stopped in time");
 }
 
-/// How much a process has read; very much if it has ended.
+/// The bytes that a process has read; `u64::MAX` if it has ended.
 fn bytes_read(child: &Child) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
     let read = text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok());
@@ -393,7 +393,7 @@ fn samples_that_hold_the_names_of_a_packed_directory_are_told_apart_from_files()
         let said = verify(&packed, &[]).ok().stderr;
         let names = "4 samples checked (1 of them holds the names of the others), ";
         assert!(said.starts_with(names), "{parts}: {said}");
-        // The files alone.
+        // The files without the sample of names.
         let said = verify(&packed, &["--sample=0-2"]).ok().stderr;
         assert!(said.starts_with("3 samples checked, "), "{parts}: {said}");
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Starts of files that tell what they are.
+/// First bytes of files, which tell their types.
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 a picture, more or less";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n another one";
 const TEXT: &[u8] = b"just some words";
@@ -180,7 +180,7 @@ fn suffix_auto_goes_sample_by_sample_where_they_differ() {
     let container = container_in(&directory, &samples);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &["suffix=auto"]);
-        // Looked up before it is listed, as well as after.
+        // Names are looked up before they are listed, as well as after.
         assert_eq!(mount.read("000000.jpg").unwrap(), JPEG);
         assert!(is_absent(&mount, "000001.jpg"));
         let all = names(&mount, "");
@@ -245,7 +245,7 @@ fn more_than_a_hundred_thousand_names_are_listed_each_once() {
     let container = container_in(&directory, &vec![[7]; 120_000]);
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &container, &[]);
-        // The second time from what the kernel has kept.
+        // The second listing comes from the kernel's cache.
         for _ in 0..2 {
             let all = mount.list("");
             assert_eq!(all.len(), 120_000);
@@ -312,7 +312,7 @@ fn seekdir_leads_back_to_every_entry() {
     });
 }
 
-/// Path and inode number of everything below a directory, as `stat` says; the listing must say the same.
+/// The path and inode number of each entry below a directory, from `stat`; the listing must have the same.
 fn inodes(directory: &Path) -> Vec<(PathBuf, u64)> {
     use std::os::unix::fs::MetadataExt;
     let mut found = Vec::new();
@@ -337,7 +337,7 @@ fn inode_numbers_are_unique_and_the_same_from_mount_to_mount() {
     for_each_transport(|transport| {
         for source in [fixture("packed_folder.ffr"), numbered.clone()] {
             let first = Mount::new(transport, &source, &[]);
-            // Looked up in another order than the second time.
+            // Looks up a name first: another order than the second time.
             let _ = first.read("000030");
             let before = inodes(first.point());
             first.unmount();
@@ -373,7 +373,7 @@ fn the_control_directory_is_reachable_and_not_listed() {
                 mount.read(&path).unwrap();
             }
             assert!(is_absent(&mount, ".ffrfs/other") && is_absent(&mount, ".ffrf"));
-            // Known by now, and still not listed.
+            // The kernel knows the directory by now, and it is still not listed.
             assert!(!names(&mount, "").contains(&".ffrfs".to_owned()));
         }
     });

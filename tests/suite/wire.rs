@@ -14,14 +14,14 @@ use std::process::Command;
 
 /// A structure as Rust lays it out.
 struct Layout {
-    /// What C calls it.
+    /// The structure's name in C.
     name: &'static str,
     bytes: usize,
-    /// What C calls each field, and where it begins.
+    /// The name in C and the offset of each field.
     fields: &'static [(&'static str, usize)],
 }
 
-/// `C name: Rust name { fields }`; a field that C calls otherwise is followed by that name.
+/// `C name: Rust name { fields }`; a field with another name in C is followed by that name.
 macro_rules! layouts {
     ($($name:ident: $kind:ident { $($field:ident $(= $named:literal)?),+ })+) => {
         &[$(Layout {
@@ -81,14 +81,14 @@ const LAYOUTS: &[Layout] = layouts! {
     fuse_lseek_out: LseekOut { offset }
 };
 
-/// Since Linux 6.14: headers of before do not have them.
+/// Structures since Linux 6.14: older headers do not have them.
 const RING_LAYOUTS: &[Layout] = layouts! {
     fuse_uring_ent_in_out: EntInOut { flags, commit_id, payload_sz, padding, reserved }
     fuse_uring_req_header: ReqHeader { in_out, op_in, ring_ent_in_out }
     fuse_uring_cmd_req: CmdReq { flags, commit_id, qid, padding }
 };
 
-/// One line a number, `what=number`, as the C program prints them.
+/// The lines that the C program prints, one for each number: `what=number`.
 fn lines(layouts: &[Layout]) -> Vec<String> {
     let of = |layout: &Layout| {
         let size = format!("{}={}", layout.name, layout.bytes);
@@ -99,7 +99,7 @@ fn lines(layouts: &[Layout]) -> Vec<String> {
     layouts.iter().flat_map(of).collect()
 }
 
-/// A C program that prints the same lines, by what its header says.
+/// A C program that prints the same lines from its header.
 fn program(layouts: &[Layout]) -> String {
     let of = |layout: &Layout| {
         let name = layout.name;
@@ -141,7 +141,7 @@ fn structures_of_requests_and_answers_are_laid_out_as_the_kernel_has_them() {
     }
 }
 
-/// What an older header cannot confirm, as Linux 6.14's has it.
+/// Layouts that an older header cannot confirm, as Linux 6.14's header has them.
 #[test]
 fn structures_of_requests_through_a_ring_are_laid_out_as_linux_6_14_has_them() {
     let expected = [

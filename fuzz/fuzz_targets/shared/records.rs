@@ -1,4 +1,4 @@
-//! What the targets of formats of records share.
+//! The code that the targets of formats of records share.
 
 use ffrfs::format::{Container, Content, FORMATS, Names, Node, OpenOptions, View};
 

@@ -4,8 +4,8 @@ use ffrfs::format::scanned::FIRST_BYTES;
 use ffrfs::format::{Container, Format, MemorySource, OpenOptions, PartName, Source};
 use std::sync::Arc;
 
-/// Opens bytes called `name` by a pass, by a pass over a stream, and by the kept index. `None`: they are refused. Both passes
-/// have one name, as it is in the notes that are kept.
+/// Opens bytes called `name` by a pass, by a pass over a stream, and by the kept index. `None` if they are refused. Both
+/// passes have the same name, as kept notes contain it.
 pub fn open(
     format: &dyn Format,
     bytes: &[u8],
@@ -29,7 +29,7 @@ pub fn open(
     Some(container)
 }
 
-/// Scans bytes as a decoded stream. `None`: such a stream is not looked at as a container of the format.
+/// Scans bytes as a decoded stream. `None` if such a stream is not looked at as a container of the format.
 fn stream(
     format: &dyn Format,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! What the targets of the formats with typed values share.
+//! The code that the targets of the formats with typed values share.
 
 use ffrfs::format::{
     Container, Content, FORMATS, MemorySource, Names, Node, OpenOptions, View,
@@ -6,10 +6,10 @@ use ffrfs::format::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Samples looked at in one run.
+/// The most samples that are looked at in one run.
 const MAX_SAMPLES: u64 = 64;
 
-/// Opens `input` but its first byte, which chooses the options.
+/// Opens `input` without its first byte, which chooses the options.
 pub fn open(format: &str, input: &[u8]) {
     let Some((&mode, bytes)) = input.split_first() else { return };
     let format = FORMATS.iter().find(|known| known.name() == format).expect("a known format");
@@ -84,7 +84,7 @@ fn look_at_sample(container: &dyn Container, index: u64, file_bytes: u64) {
     match sample.content {
         Content::Stored => assert_eq!(prefix, 0),
         Content::Prefixed(bytes) => assert_eq!(prefix, u64::from(bytes)),
-        // Characters of a pickle, which stand for fewer bytes, behind a header.
+        // A header, and bytes that are stored as at least as many characters of a pickle.
         Content::Encoded(bytes) => assert!(bytes <= sample.length_bytes + u64::from(u16::MAX)),
         other => panic!("{other:?}"),
     }

@@ -72,14 +72,14 @@ fn any_paths() -> impl Strategy<Value = BTreeSet<Vec<Vec<u8>>>> {
     let name = prop_oneof![
         4 => vec(prop::sample::select(b"ab\xc3\xff-".to_vec()), 1..3),
         1 => vec(1u8.., 1..9).prop_filter("a name", |name| {
-            // What systems leave behind (`._*`) is not shown.
+            // Files that systems leave behind (`._*`) are not shown.
             !name.contains(&b'/') && *name != b"." && *name != b".." && !name.starts_with(b"._")
         }),
     ];
     btree_set(vec(name, 1..5), 0..60)
 }
 
-/// Without those that would be file and directory at once.
+/// The paths, without those that would be file and directory at once.
 fn without_conflicts(paths: BTreeSet<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
     let directories: BTreeSet<Vec<Vec<u8>>> =
         paths.iter().flat_map(|path| (1..path.len()).map(|end| path[..end].to_vec())).collect();
@@ -210,7 +210,7 @@ fn a_kept_tree_whose_directories_lie_in_each_other_or_in_several_has_an_end() {
         })
     };
     assert_eq!(walk(changed(&built, TARGETS, |_| ()).unwrap()), Ok(6));
-    // All are the root, or all are one of its directories.
+    // All targets are the root, or all are one of its directories.
     assert!(walk(set_all(0).unwrap()).unwrap_err().contains("damaged"));
     assert_eq!(walk(set_all(1).unwrap()), Ok(6));
     // Two ways lead from each directory to the next one: 2³⁰ to the last.
@@ -261,7 +261,7 @@ fn paths_of_very_many_directories_are_refused_and_deep_ones_are_not() {
 
 #[test]
 fn many_long_names_that_are_cut_to_one_are_numbered_on() {
-    // With tries by the square this takes minutes.
+    // If the number of tries grew with the square of the names, this would take minutes.
     const PAIRS: usize = 30_000;
     let name = |pair: usize| [&[b'x'; 247][..], format!("{pair:08}").as_bytes()].concat();
     let built = add_members((0..2 * PAIRS).map(|member| name(member / 2))).unwrap();

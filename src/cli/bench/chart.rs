@@ -4,14 +4,14 @@ use crate::tools::bench::{Mode, PassFigures, Row, median};
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 20.0;
-/// Where the bars begin, and how long the longest is.
+/// The place where the bars begin, and the length of the longest.
 const BARS_AT: f64 = 250.0;
 const BARS: f64 = 460.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 6.0;
 const HEAD: f64 = 58.0;
 const TITLE: f64 = 34.0;
-/// Colours that differ also for those who see fewer of them.
+/// Colours that differ also for people who see fewer of them.
 const FIRST: &str = "#9ecae1";
 const LATER: &str = "#2171b5";
 
@@ -46,7 +46,7 @@ fn legend(x: f64, colour: &str, text: &str) -> String {
     )
 }
 
-/// The bars of a mode, on a scale of their own. Where the next group begins.
+/// Draws the bars of a mode, on a scale of their own; returns where the next group begins.
 fn group(out: &mut String, mode: Mode, rows: &[&Row], top: f64) -> f64 {
     let rate = |figures: &[PassFigures]| median(figures.iter().map(PassFigures::files_per_second));
     let threads = rows.first().map_or(0, |row| row.threads);
@@ -85,7 +85,7 @@ fn group(out: &mut String, mode: Mode, rows: &[&Row], top: f64) -> f64 {
     y + GAP
 }
 
-/// The end of a path tells most.
+/// Shortens a path to its end, which tells most.
 fn shorten(text: &str) -> String {
     const MOST: usize = 32;
     let count = text.chars().count();

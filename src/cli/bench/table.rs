@@ -6,7 +6,7 @@ use crate::tools::bench::{Mode, PassFigures, Row, median};
 const HEAD: [&str; 8] =
     ["target", "mode", "threads", "pass", "files/s", "MB/s", "p50 µs", "p99 µs"];
 
-/// A line for each target, mode and pass: those of one mode stand together.
+/// A line for each target, mode and pass: the lines of one mode stand together.
 pub(super) fn of(rows: &[Row]) -> String {
     let mut lines = vec![HEAD.map(str::to_owned)];
     for mode in Mode::ALL {
@@ -47,7 +47,7 @@ fn line(row: &Row, pass: &str, figures: &[PassFigures]) -> Option<[String; 8]> {
     ])
 }
 
-/// What must be known to compare.
+/// The notes that a comparison needs.
 fn notes(rows: &[Row]) -> String {
     let mut out = String::new();
     let mut seen: Vec<&str> = Vec::new();

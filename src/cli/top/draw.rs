@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// The fewest and most rows of a chart with its title.
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 3..=14;
-/// Where the second column of a line begins.
+/// The columns of a line's label.
 const LABEL_COLUMNS: usize = 12;
 /// Cells of a bar.
 const BAR_CELLS: usize = 20;
@@ -73,7 +73,7 @@ impl Palette {
     }
 }
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame, state: &State) {
     let area = frame.area();
     let palette = Palette(state.has_colours);
@@ -116,7 +116,7 @@ fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16
     let point = ending(&view.point, (usize::from(columns) / 2).saturating_sub(place.len()));
     let mut spans = vec![Span::styled(format!("{place}{point} "), palette.title())];
     if let Some(why) = silence {
-        // The path may be long; that it is gone must be seen.
+        // The path may be long; GONE must be seen.
         spans.insert(0, Span::styled(format!("GONE: {why} "), palette.alarm()));
     } else if state.is_paused {
         spans.insert(0, Span::styled("PAUSED ", palette.alarm()));
@@ -138,7 +138,7 @@ fn header(state: &State, silence: Option<String>, palette: Palette, columns: u16
     Paragraph::new(Line::from(spans)).style(palette.bar())
 }
 
-/// The end of a path that is too long: it tells more than the beginning.
+/// The end of a path that is too long: the end tells more than the beginning.
 fn ending(path: &str, columns: usize) -> String {
     let length = path.chars().count();
     if length <= columns {
@@ -154,7 +154,7 @@ fn footer(state: &State, palette: Palette) -> Paragraph<'static> {
     Paragraph::new(text).style(palette.label())
 }
 
-/// Lines with how important they are: 0 is.
+/// The lines, each with its rank: those of rank 0 are the most important ones.
 fn figures(view: &MountFigures, palette: Palette) -> Vec<(u8, Line<'static>)> {
     let line = |label: &str, text: String| {
         let label = Span::styled(format!("{label:<LABEL_COLUMNS$}"), palette.label());
@@ -213,13 +213,13 @@ fn store(view: &MountFigures, remote: &RemoteFigures) -> String {
     )
 }
 
-/// Since it was mounted: what the requests cost, and how much of what came was of use.
+/// The cost of all requests since the mount, and the bytes fetched for each byte that was of use.
 fn paid(remote: &RemoteFigures) -> String {
     let ratio = remote.fetched_per_used().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     format!("in all about ${:.4}  {ratio} bytes fetched for each used", remote.dollars())
 }
 
-/// Since it was mounted: what the mounts of this machine did for each other, and what was dropped.
+/// Since the mount: the reads that waited for another mount of this machine, and the evicted objects and blocks.
 fn shared(remote: &RemoteFigures) -> String {
     format!(
         "in all waited for another mount {}  objects evicted {}, blocks {}",
@@ -261,7 +261,7 @@ fn memory(view: &MountFigures) -> String {
     format!("{} of {} {bar}", bytes(cache.bytes), in_words(cache.capacity_bytes))
 }
 
-/// As many of the lines as there is room for, in their order.
+/// As many lines as `rows` has room for, the most important ones, in their order.
 fn fitting(mut lines: Vec<(u8, Line<'static>)>, rows: u16) -> Vec<Line<'static>> {
     while lines.len() > usize::from(rows) {
         let least = lines.iter().map(|(rank, _)| *rank).max().unwrap_or_default();
@@ -271,7 +271,7 @@ fn fitting(mut lines: Vec<(u8, Line<'static>)>, rows: u16) -> Vec<Line<'static>>
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// How many bad samples there are, and the last ones by name.
+/// The number of bad samples, and the last ones by name.
 fn bad_lines(view: &MountFigures, palette: Palette, rows: u16) -> Vec<Line<'static>> {
     let label = Span::styled(format!("{:<LABEL_COLUMNS$}", "bad"), palette.label());
     let Some(stats) = &view.stats else { return vec![Line::from(vec![label, Span::raw("-")])] };
@@ -309,7 +309,7 @@ fn draw_charts(frame: &mut Frame, area: Rect, view: &MountFigures, palette: Pale
     draw_chart(frame, right, title, &view.files, palette.colour(Color::Yellow));
 }
 
-/// A column a look, the last one on the right.
+/// Draws a chart with a column for each update, the last one on the right.
 fn draw_chart(frame: &mut Frame, area: Rect, title: String, history: &VecDeque<u64>, style: Style) {
     let columns = usize::from(area.width);
     let first = history.len().saturating_sub(columns);

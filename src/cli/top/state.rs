@@ -1,4 +1,4 @@
-//! The state of the screen: everything that [`super::draw`] shows, and what keys change.
+//! The state of the screen: all values that [`super::draw`] shows and that keys change.
 
 use crate::daemon::top::figures::MountFigures;
 use crate::daemon::top::sample::Sample;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Intervals that `+` and `-` choose from, in milliseconds.
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
-/// A mount that does not answer for so long beyond the interval is said to hang.
+/// The time beyond the interval after which a mount without an answer is said to hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The whole screen.
@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) has_colours: bool,
 }
 
-/// What a key asks for, beyond a change of the screen.
+/// The request of a key, beyond a change of the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
@@ -46,7 +46,7 @@ impl State {
         &self.mounts[self.shown]
     }
 
-    /// Which of how many that is.
+    /// The number of the mount that is shown, from 1 on, and that of all mounts.
     pub(super) fn place(&self) -> (usize, usize) {
         (self.shown + 1, self.mounts.len())
     }
@@ -55,7 +55,7 @@ impl State {
         self.interval
     }
 
-    /// Why the mount that is shown does not answer, if so.
+    /// The reason why the mount that is shown does not answer, if it does not.
     pub(super) fn silence(&self, now: Instant) -> Option<String> {
         let view = self.view();
         let silent = now.saturating_duration_since(view.answered_at);
@@ -65,7 +65,7 @@ impl State {
         })
     }
 
-    /// A mount was looked at.
+    /// Takes the answer of a mount, or the reason why it gave none.
     pub(super) fn take(&mut self, mount: usize, sample: Result<Sample, String>) {
         let Some(figures) = self.mounts.get_mut(mount) else { return };
         match sample {

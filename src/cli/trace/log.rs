@@ -1,4 +1,4 @@
-//! An access log: a line a request.
+//! An access log: a line for each request.
 
 use crate::daemon::trace::{Sink, outcome};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub(super) struct Json(BufWriter<Stdout>);
 /// An event with the time of day, as a line for programs has it.
 #[derive(Serialize)]
 struct Timed<'a> {
-    /// When it came, in nanoseconds since 1970.
+    /// The time when the request came, in nanoseconds since 1970.
     unix_ns: u64,
     #[serde(flatten)]
     event: &'a TraceEvent,
@@ -96,7 +96,7 @@ fn line(event: &TraceEvent, epoch_unix_ns: u64) -> String {
     line
 }
 
-/// Why a request was sent to a store, and how often.
+/// The reason why a request was sent to a store, and the attempt.
 fn of_store(store: &TraceStore) -> String {
     let cause = store.cause.iter().map(ToString::to_string);
     let attempt = (store.attempt > 1).then(|| format!("attempt {}", store.attempt));
@@ -111,7 +111,7 @@ fn time_of_day(unix_ns: u64) -> String {
     format!("{:02}:{:02}:{:02}.{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Three digits and a unit.
+/// A latency in three digits and a unit.
 fn latency(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     let (value, unit) = match micros {

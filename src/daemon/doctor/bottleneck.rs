@@ -1,6 +1,6 @@
-//! What limits a mount at present, from two samples of its counters and of the figures of the host.
+//! The bottleneck of a mount at present, from two samples of its counters and of the figures of the host.
 //!
-//! The decision is a function of figures alone, so that tests can give it any. `remote` looks at those of stores.
+//! The decision is a function of figures alone, so that tests can pass any figures. `remote` looks at the figures of stores.
 
 mod remote;
 
@@ -21,13 +21,13 @@ const SATURATED: f64 = 0.9;
 const MAJORITY: f64 = 0.5;
 /// … and this many of them wait at a time.
 const NEGLIGIBLE: f64 = 0.1;
-/// A dataset of which so many times all bytes were fetched is read again.
+/// A dataset is read again if more than this many times its bytes were fetched.
 const REREAD: f64 = 1.25;
 /// The share of the memory that can hold a dataset.
 const FITS: f64 = 0.75;
 /// A share of the CPU time of requests that is worth a change.
 const SIGNIFICANT: f64 = 0.3;
-/// Fewer readers than these leave a device idle between them.
+/// Fewer waiting readers leave a device idle between their reads.
 const FEW_READERS: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Bottleneck {
     Readers,
     Cpu,
     Device,
-    /// A store, or the way to it.
+    /// A store, or the network between it and the host.
     Store,
     /// All threads for reads that wait for the disk are in use.
     Workers,
@@ -52,9 +52,9 @@ enum Bottleneck {
 #[derive(Debug, Clone, Default)]
 struct Facts {
     info: MountInfo,
-    /// Since the mount.
+    /// The counters since the mount.
     since_mount: MountStats,
-    /// Between the samples.
+    /// The counters between the samples.
     window: MountStats,
     seconds: f64,
     /// How many CPUs the daemon used.
@@ -75,18 +75,18 @@ impl Facts {
         requests(&self.window)
     }
 
-    /// How many requests took so long in sum, on average at a time.
+    /// The requests under way at a time, on average, if all of them took `micros` together.
     fn at_a_time(&self, micros: u64) -> f64 {
         micros as f64 / 1e6 / self.seconds.max(0.001)
     }
 
-    /// Reads that waited for the disk themselves; those that wait still are not in any sum.
+    /// Reads that waited for disk reads of their own; reads that still wait are not in any sum.
     fn waiting_themselves(&self) -> f64 {
         let ended = self.at_a_time(self.window.counters.stage("disk").sum);
         ended.max(self.window.reads_waiting as f64)
     }
 
-    /// Reads that waited for the disk, also for what another one fetches, or was fetched ahead too late.
+    /// Reads that waited for the disk, also for a disk read of another request, or for a prefetch that came too late.
     fn waiting(&self) -> f64 {
         let counters = &self.window.counters;
         let reads = counters.latency_us.get("read").map_or(0, |times| times.sum);
@@ -126,7 +126,7 @@ impl Facts {
         if self.requests() == 0 && ahead == 0 && self.window.reads_waiting == 0 {
             return Bottleneck::Idle;
         }
-        // Where CPUs are short, what waits for the disk waits for a CPU too.
+        // Where CPUs are short, a read that waits for the disk waits for a CPU, too.
         let is_ours = self.daemon_cpus.is_some_and(|used| used >= self.cpus * MAJORITY);
         let are_late = self.cpu_waiters.is_some_and(|late| late >= MAJORITY * self.waiting());
         let cpu_first = (is_ours || are_late) && !self.is_device_full();
@@ -158,7 +158,7 @@ impl Facts {
         }
     }
 
-    /// The figures behind it.
+    /// The figures behind the decision.
     fn figures(&self) -> String {
         let counters = &self.window.counters;
         let per_second = |count: u64| count as f64 / self.seconds.max(0.001);
@@ -249,9 +249,9 @@ impl Facts {
     }
 }
 
-/// Samples a mount twice, with a pause between: what limits it, and how its store answers.
+/// Samples a mount twice, with a pause between, and returns checks of its bottleneck and of its store's answers.
 pub(crate) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
-    // The user of a mount that root looks into as that user could name any path, and root must not look at that.
+    // If root looks into a mount as its user, that user may have the mount name any path, and root must not look at that path.
     let is_trusted = mount.seen_as().is_none();
     let sample_twice = || {
         let mount = Live::at(&mount.target)?;
@@ -291,7 +291,7 @@ fn facts(
     let used = since(daemon.map(|(used, _)| used), daemon_later.map(|(used, _)| used));
     let late = since(daemon.map(|(_, late)| late), daemon_later.map(|(_, late)| late));
     let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
-    // A read that waits in one of the samples alone may be done the next moment.
+    // A read that waits in only one of the samples may be answered the next moment.
     let reads_waiting = before.reads_waiting.min(stats_later.reads_waiting);
     Facts {
         window: MountStats { reads_waiting, ..stats_later.since(before) },

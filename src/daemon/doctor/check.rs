@@ -1,4 +1,4 @@
-//! What `doctor` reports: a [`Check`], and what the checks share for reading files of `/proc` and `/sys`.
+//! A [`Check`], as `doctor` reports it, and functions with which the checks read files of `/proc` and `/sys`.
 
 use crate::failure::without_numbers;
 use crate::format::one_line;
@@ -18,15 +18,15 @@ pub(crate) enum State {
     Problem,
 }
 
-/// One fact about the host, a mount or a container, and what follows from it.
+/// One fact about the host, a mount or a container, and the conclusion from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// Its name.
+    /// The name of the check.
     pub(crate) check: String,
     pub(crate) state: State,
     /// The fact.
     pub(crate) found: String,
-    /// What to change; empty if nothing.
+    /// The change that helps; empty if no change is needed.
     pub(crate) advice: String,
 }
 
@@ -65,7 +65,7 @@ impl Check {
     }
 }
 
-/// A small text file; `None` if it cannot be read.
+/// The text of a small file; `None` if the file cannot be read.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
 }

@@ -62,7 +62,7 @@ fn kernel(release: Option<&str>) -> Check {
     }
 }
 
-/// What happens to a mount whose daemon dies.
+/// Checks what happens to a mount whose daemon dies.
 fn restarts(handover: Result<(), Obstacle>) -> Check {
     let name = "a daemon that dies";
     match handover {
@@ -78,7 +78,7 @@ fn restarts(handover: Result<(), Obstacle>) -> Check {
     }
 }
 
-/// How far a daemon could be confined. Filters of system calls are older than all else that a mount needs.
+/// Checks how far a daemon could be confined. Filters of system calls are older than every other feature that a mount needs.
 fn sandbox(landlock: Option<i32>) -> Check {
     let (name, old) = ("sandbox", "a newer kernel has it: files Linux 5.19, network 6.7");
     match landlock {
@@ -116,18 +116,18 @@ fn fuse_device(opened: io::Result<()>) -> Check {
     }
 }
 
-/// What this process may do, from /proc/self/status.
+/// The rights of this process, from /proc/self/status.
 pub(super) struct Rights {
-    /// It has CAP_SYS_ADMIN.
+    /// Whether the process has CAP_SYS_ADMIN.
     pub(super) is_admin: bool,
-    /// A set-user-id helper could have CAP_SYS_ADMIN.
+    /// Whether a set-user-id helper could have CAP_SYS_ADMIN.
     is_helped: bool,
-    /// Set-user-id helpers get no rights at all.
+    /// Whether set-user-id helpers get no rights at all.
     no_new: bool,
 }
 
 impl Rights {
-    /// A mask that cannot be read counts as full: an attempt to mount will tell.
+    /// Reads the masks. A mask that cannot be read counts as full: an attempt to mount will show the truth.
     pub(super) fn read(status: &str) -> Self {
         let has = |name| procfs::may_administer(status, name).unwrap_or(true);
         Self {
@@ -219,7 +219,7 @@ fn enable_uring(parameter: Option<&str>) -> Check {
     let name = "fuse enable_uring";
     match parameter {
         Some(value) if value.starts_with(['Y', '1']) => Check::ok(name, value),
-        // The advice is that of the check of the transport.
+        // The check of the transport gives the advice.
         Some(value) => Check::note(name, value, ""),
         None => Check::note(name, "absent", ""),
     }
@@ -248,7 +248,7 @@ fn transport(support: Result<String, Obstacle>) -> Check {
     }
 }
 
-/// Where messages of daemons go that are not told.
+/// Checks where daemons without a `--log-file` send their messages.
 fn log(destination: Destination) -> Check {
     let name = "messages of mounts";
     match destination {
@@ -267,7 +267,7 @@ fn log(destination: Destination) -> Check {
     }
 }
 
-/// Whether a file can be written, or made together with the directories that are missing. Makes nothing.
+/// Whether a file can be written, or made together with its missing directories. Makes neither.
 fn may_write(path: &Path) -> io::Result<()> {
     let answers = path.ancestors().map(|place| match place == path {
         true => access(place, AccessFlags::W_OK),
@@ -305,7 +305,7 @@ fn pages(limit: Option<&str>) -> Check {
     }
 }
 
-/// Since Linux 6.15: a connection ends when a request has taken so long.
+/// Checks the time that a request may take before the kernel ends its connection, since Linux 6.15.
 fn timeout(seconds: Option<&str>) -> Option<Check> {
     let name = "request timeout";
     Some(match number(seconds)? {
@@ -318,7 +318,7 @@ fn timeout(seconds: Option<&str>) -> Option<Check> {
     })
 }
 
-/// How many background requests a mount of a user other than root may have in flight.
+/// Checks how many background requests a mount of a user other than root may have in flight.
 fn background(name: &str, rights: &Rights, value: Option<&str>) -> Check {
     let check = format!("fuse {name}");
     let wanted = u64::from(MAX_BACKGROUND);
@@ -327,7 +327,7 @@ fn background(name: &str, rights: &Rights, value: Option<&str>) -> Check {
             Check::note(check, "absent", "as root: modprobe fuse (the module may not be loaded)")
         }
         Some(value) if rights.is_admin => Check::ok(check, format!("{value} (no limit for root)")),
-        // The kernel computes it at the first mount.
+        // The kernel computes the value at the first mount.
         Some(0) => Check::ok(check, "0 (the kernel's own)"),
         Some(value) if value < wanted => Check::note(
             check,

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 /// How busy the host is: sums, of which two samples give rates.
 pub(super) struct HostLoad {
-    /// When they were read.
+    /// The time when the sums were read.
     pub(super) at: Instant,
-    /// Ticks of all CPUs: busy ones, and all.
+    /// Ticks of all CPUs: the busy ticks, and all ticks.
     pub(super) cpu: Option<(u64, u64)>,
     /// CPU time that the daemon's threads have used, and for how long they have waited for a CPU.
     pub(super) daemon_nanos: Option<(u64, u64)>,
-    /// For how long the device had requests.
+    /// Milliseconds in which the device had requests.
     pub(super) device_millis: Option<u64>,
 }
 
@@ -38,12 +38,12 @@ fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// The tenth figure of a disk's `stat`.
+/// Milliseconds in which a disk had requests: the tenth figure of its `stat`.
 fn device_millis(stat: &str) -> Option<u64> {
     stat.split_whitespace().nth(9)?.parse().ok()
 }
 
-/// CPU time of all threads of a process, and for how long they waited for a CPU.
+/// Nanoseconds of CPU time of all threads of a process, and nanoseconds in which they waited for a CPU.
 fn nanos_of(pid: u32) -> Option<(u64, u64)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let nanos = |task: fs::DirEntry| {

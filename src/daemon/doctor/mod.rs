@@ -1,6 +1,6 @@
-//! The facts that `ffrfs doctor` prints: what the host offers, what a mount would use, what a mount waits for.
+//! The facts that `ffrfs doctor` prints: the features of the host, the storage of a container, the bottleneck of a mount.
 //!
-//! Each check is a function of file contents and figures, so that tests can give it any.
+//! Each check is a function of file contents and figures, so that tests can pass any contents and figures.
 
 mod bottleneck;
 mod check;
@@ -28,10 +28,10 @@ pub(crate) fn host() -> Vec<Check> {
     checks
 }
 
-/// Why a mount on a directory would be refused, as far as that can be known before; `shares`: with other users.
+/// Checks that a mount on a directory would not be refused, as far as that can be known before; `shares`: with other users.
 ///
 /// # Errors
-/// It would be.
+/// The mount would be refused.
 pub(crate) fn check_mount_point(directory: &Path, shares: bool) -> Result<(), Failure> {
     let Some(Check { check, found, advice, .. }) = mount_point::refusal(directory, shares) else {
         return Ok(());
@@ -39,7 +39,7 @@ pub(crate) fn check_mount_point(directory: &Path, shares: bool) -> Result<(), Fa
     Err(Failure::new(Exit::Mount, format!("{check}: {found}; {advice}")))
 }
 
-/// Checks of mount points and containers, for each its own; a mount is watched for `pause`.
+/// Checks of mount points and containers, a list for each place; a mount is watched for `pause`.
 ///
 /// Mounts come first: beside the threads that open a container, no process can be made that asks a mount.
 pub(crate) fn places(places: &[&Path], pause: Duration) -> Vec<Vec<Check>> {
@@ -48,9 +48,9 @@ pub(crate) fn places(places: &[&Path], pause: Duration) -> Vec<Vec<Check>> {
     checks.map(|(place, of_mount)| of_mount.unwrap_or_else(|| of_container(place))).collect()
 }
 
-/// Checks of a mount of ours, or of the one around a container if that does not answer.
+/// Checks of a mount of ours, or of the mount around a container if that mount does not answer.
 ///
-/// The mount table tells which it is: a system call on a mount whose daemon hangs would never return.
+/// The mount table tells whether a place is a mount: a system call on a mount whose daemon hangs would never return.
 fn of_mount(place: &Path, pause: Duration) -> Option<Vec<Check>> {
     let ours = mounts::Ours::now().ok()?;
     let met = ours.met_by(place)?;

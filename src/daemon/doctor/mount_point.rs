@@ -1,4 +1,4 @@
-//! What speaks against a mount before it is tried: as fusermount3, which mounts for users, would find it out.
+//! Reasons against a mount before it is tried: those that fusermount3, which mounts for users, would find.
 
 use super::check::{Check, State, text};
 use super::host::{self, Rights};
@@ -12,8 +12,8 @@ use std::{fs, io};
 const STICKY: u32 = 0o1000;
 const FUSE_CONF: &str = "/etc/fuse.conf";
 
-/// Why this process could not mount on a directory, or not share the mount with other users (`shares`). `None`: nothing that
-/// can be known before speaks against it.
+/// The reason why this process could not mount on a directory, or not share the mount with other users (`shares`). `None` if no
+/// reason can be known before.
 pub(super) fn refusal(directory: &Path, shares: bool) -> Option<Check> {
     let rights = Rights::read(&procfs::status());
     if rights.is_admin {
@@ -24,14 +24,14 @@ pub(super) fn refusal(directory: &Path, shares: bool) -> Option<Check> {
     if mounting.is_some() || getuid().is_root() {
         return mounting;
     }
-    // fusermount3 may read it where this process may not.
+    // fusermount3 may read the file where this process may not.
     let is_secret = || fs::File::open(FUSE_CONF).is_err_and(|e| e.kind() != ErrorKind::NotFound);
     let sharing = || host::sharing(&rights, text(FUSE_CONF).as_deref());
     let is_told = shares && !is_secret();
     is_told.then(sharing).filter(is_refused).or_else(|| unfit(directory))
 }
 
-/// Users mount on directories that they may write to; on sticky ones only if these are theirs.
+/// Users mount on directories that they may write to; on sticky directories only if they own them.
 fn unfit(directory: &Path) -> Option<Check> {
     let (name, advice) = (directory.display().to_string(), "mount on a directory of yours");
     if let Err(error) = access(directory, AccessFlags::W_OK) {

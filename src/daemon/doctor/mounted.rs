@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the kernel reads ahead in a mount that nobody has told more.
+/// The kernel's read-ahead for a mount, unless it was raised.
 const LITTLE_READ_AHEAD_KIB: u64 = 128;
 
 pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
@@ -34,7 +34,7 @@ pub(super) fn checks(name: &str, mount: &Mount, pause: Duration) -> Vec<Check> {
     checks
 }
 
-/// The problem of a mount whose daemon does not answer; `None` if it does.
+/// The problem of a mount whose daemon hangs; `None` if it does not hang.
 pub(super) fn unanswered(mount: &Mount) -> Option<Check> {
     let error = Patient::of(mount).ask_daemon(&mount.target).err()?;
     let hangs = error.kind() == io::ErrorKind::TimedOut;
@@ -42,15 +42,15 @@ pub(super) fn unanswered(mount: &Mount) -> Option<Check> {
     hangs.then(|| daemon(&name, Err(explained(mount, error))).err()).flatten()
 }
 
-/// The daemon's answer: its `info.json`, or nothing if it is dead.
+/// The daemon's answer: its `info.json`, or `None` if the daemon is dead.
 fn asked(mount: &Mount) -> io::Result<Option<Vec<u8>>> {
     let patient = Patient::of(mount);
     let info = mount.target.join(CONTROL_DIRECTORY).join("info.json");
     // A daemon answers the first question also where it has no control directory.
     let read = patient.ask_daemon(&mount.target).and_then(|()| patient.read(&info));
     let read = read.or_else(|e| match e.kind() {
-        // Where this user may not look into it, the kernel itself has answered the first question, and knows the root. By now,
-        // the process that asks may.
+        // If this user may not look into the mount, the kernel itself has answered the first question, as it knows the root. By
+        // now, the process that asks may look into the mount.
         io::ErrorKind::NotADirectory => patient.ask_daemon(&mount.target).and(Err(e)),
         _ => Err(e),
     });
@@ -61,7 +61,7 @@ fn asked(mount: &Mount) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The error with what is known of its mount: who keeps it from answering, or who alone may look into it.
+/// Adds the known reason to an error: the cause that keeps the mount from answering, or the only user who may look into it.
 fn explained(mount: &Mount, error: io::Error) -> io::Error {
     let said = match (error.kind(), unshared::other_user(mount)) {
         (io::ErrorKind::TimedOut, _) => {
@@ -79,10 +79,10 @@ fn explained(mount: &Mount, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), said)
 }
 
-/// From the daemon's answer (see [`asked`]).
+/// The checks from the daemon's answer (see [`asked`]).
 ///
 /// # Errors
-/// There is none: why.
+/// The daemon gave no answer; the error is the check that says why.
 fn daemon(name: &str, answer: io::Result<Option<Vec<u8>>>) -> Result<Vec<Check>, Check> {
     let check = name.to_owned();
     let gone = format!("run ffrfs umount {name}, and mount the dataset again");
@@ -103,14 +103,14 @@ fn daemon(name: &str, answer: io::Result<Option<Vec<u8>>>) -> Result<Vec<Check>,
     Ok(checks)
 }
 
-/// Why there is no `info.json`; `gone`: what helps if there is no daemon.
+/// The check that says why there is no `info.json`; `gone` is the advice if there is no daemon.
 fn unread(check: String, error: &io::Error, gone: String) -> Check {
     let other_version = "another version of ffrfs may have mounted it";
     if patience::is_unmade(error) {
         return Check::problem(check, error.to_string(), "raise that limit, and ask again");
     }
     match (error.kind(), error.raw_os_error()) {
-        // A mount that another user has not shared may be in order; who may look into it, the error says.
+        // A mount that another user has not shared may be in order; the error says who may look into it.
         (io::ErrorKind::PermissionDenied, None) => Check::note(check, error.to_string(), ""),
         (io::ErrorKind::PermissionDenied, Some(_)) => {
             Check::note(check, error.to_string(), "ask the user who mounted it, or root")
@@ -147,7 +147,7 @@ fn bad(name: &str, target: &Path, stats: &MountStats) -> Check {
     }
 }
 
-/// Where its messages go; a daemon of another version may not say that.
+/// Where the daemon's messages go; `None` if a daemon of another version does not say it.
 fn log(name: &str, info: &Value) -> Option<Check> {
     let (check, place) = (format!("{name}: log"), info["log"].as_str()?);
     Some(match place.starts_with("nowhere") {
@@ -156,7 +156,7 @@ fn log(name: &str, info: &Value) -> Option<Check> {
     })
 }
 
-/// How far its daemon is confined; one of another version may not say that.
+/// How far the daemon is confined; `None` if a daemon of another version does not say it.
 fn sandbox(name: &str, info: &Value) -> Option<Check> {
     let (check, held) = (format!("{name}: sandbox"), info["sandbox"].as_str()?);
     Some(match held.contains("not ") {
@@ -165,7 +165,7 @@ fn sandbox(name: &str, info: &Value) -> Option<Check> {
     })
 }
 
-/// Whether another daemon would be started; one of another version may not say that.
+/// Whether another daemon would be started; `None` if a daemon of another version does not say it.
 fn supervisor(name: &str, info: &Value) -> Option<Check> {
     let check = format!("{name}: supervisor");
     let (restarts, pid) = (info["restarts"].as_u64()?, info["pid"].as_u64()?);
@@ -179,7 +179,7 @@ fn supervisor(name: &str, info: &Value) -> Option<Check> {
         None if restarts == 0 => {
             Check::ok(check, "none (--restarts 0): if the daemon dies, all readers get errors")
         }
-        // In another PID namespace, for example.
+        // The daemon is in another PID namespace, for example.
         None if !fuse_connection::is_daemon(pid) => return None,
         None => Check::problem(
             check,
@@ -212,7 +212,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The transport of `info.json`, or else the one that the names of the threads tell.
+/// The transport in `info.json`, or else the transport that the names of the threads tell.
 fn transport(name: &str, info: &Value, queues: Option<usize>) -> Check {
     let check = format!("{name}: transport");
     match (info["transport"].as_str(), queues) {
@@ -223,7 +223,7 @@ fn transport(name: &str, info: &Value, queues: Option<usize>) -> Check {
     }
 }
 
-/// Threads of a process that serve queues.
+/// The number of threads of a process that serve queues.
 fn queues(pid: u64) -> usize {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let names = tasks.flatten().filter_map(|task| text(task.path().join("comm")));

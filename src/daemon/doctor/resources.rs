@@ -77,8 +77,8 @@ fn quota(cpus: Option<f64>, mine: Option<u64>) -> Check {
     }
 }
 
-/// What becomes of a CPU that has nothing to do, where the governor haltpoll decides: to wake it through the hypervisor takes
-/// tens of microseconds, for each request of a program that reads alone.
+/// Checks how long an idle CPU polls, where the governor haltpoll decides: waking it through the hypervisor takes tens of
+/// microseconds, for each request of a program that reads alone.
 fn idle(governor: Option<&str>, halt_poll: Option<&str>) -> Option<Check> {
     let name = "idle CPUs";
     let nanos = number(halt_poll.filter(|_| governor == Some("haltpoll")))?;

@@ -34,7 +34,7 @@ pub(crate) fn checks(name: &str, path: &Path) -> Vec<Check> {
     checks
 }
 
-/// What to do about a container that cannot be opened, where the error itself does not say it.
+/// The advice for a container that cannot be opened, where the error itself has no advice.
 fn advice(failure: &Failure) -> &'static str {
     use format::Error::{Checksum, Malformed, Undecodable};
     match failure.reason::<format::Error>() {
@@ -48,8 +48,8 @@ fn advice(failure: &Failure) -> &'static str {
     }
 }
 
-/// The mount with this device number, or else the innermost one above `path`: files on btrfs and overlayfs have
-/// other device numbers than their mounts.
+/// The mount with this device number, or else the innermost mount above `path`: files on btrfs and overlayfs have other device
+/// numbers than their mounts.
 fn mount_of<'a>(device: u64, path: &Path, table: &'a [Mount]) -> Option<&'a Mount> {
     let number = format!("{}:{}", major(device), minor(device));
     let by_number = table.iter().rev().find(|mount| mount.device == number);
@@ -76,7 +76,7 @@ fn direct(name: &str, outcome: io::Result<Direct>) -> Check {
     }
 }
 
-/// Where /sys describes the disk of a partition, a disk, or a file system's source.
+/// The directory `queue` in which /sys describes the disk of a partition, a disk, or a file system's source.
 fn directory_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
     let of_source = || fs::metadata(&mount?.source).ok().map(|metadata| metadata.rdev());
     let directory = |device: u64| {
@@ -89,7 +89,7 @@ fn directory_of_device(device: u64, mount: Option<&Mount>) -> Option<PathBuf> {
     directory(device).or_else(|| directory(of_source()?))
 }
 
-/// Where /sys describes the disk that a file lies on.
+/// The directory in which /sys describes the disk of a file.
 pub(crate) fn disk_of(path: &Path) -> Option<PathBuf> {
     let device = fs::metadata(path).ok()?.dev();
     let table = mounts::table().unwrap_or_default();

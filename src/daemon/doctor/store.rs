@@ -1,5 +1,5 @@
-//! Checks of a URL: whether its store can be reached with these credentials, whether the clocks agree, how soon and
-//! how fast it answers, and what a mount would use.
+//! Checks of a URL: whether its store can be reached with these credentials, whether the clocks agree, how soon and how fast it
+//! answers, and how a mount would cache and send requests.
 
 use super::check::{Check, mebibytes};
 use crate::dataset::{self, Options};
@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 const PROBES: u64 = 9;
 /// Requests at a time by which the throughput is measured.
 const CONCURRENCY: [u64; 3] = [1, 8, 32];
-/// Bytes of each of them; of small objects fewer, as no two may ask for the same bytes: those are fetched once.
+/// Bytes of each of these requests; of small objects fewer, as no two requests may ask for the same bytes, which are fetched
+/// once.
 const READ_BYTES: u64 = 1 << 20;
-/// Requests for less than this tell nothing of throughput.
+/// Smaller requests do not show the throughput.
 const LEAST_BYTES: u64 = 64 << 10;
 /// How long each of these measurements takes.
 const SPAN: Duration = Duration::from_millis(1500);
 /// Clocks that differ by more than this are noted.
 const SKEW_SECONDS: u64 = 5;
-/// S3 and Azure refuse signed requests beyond this.
+/// S3 and Azure refuse signed requests if the clocks differ by more than this.
 const REFUSED_SKEW_SECONDS: u64 = 15 * 60;
 /// Announced bytes are fetched in pieces of this size.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -36,10 +37,10 @@ const PIECE_BYTES: u64 = 8 << 20;
 /// The checks, and the exit code if the store cannot be used.
 pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
     let shown = shown(name);
-    // Bytes that are cached would tell nothing of the way to the store.
+    // Cached bytes would not show the way to the store.
     let mut measured = options.clone();
     measured.remote.cache = CachePlace::None;
-    // Nor would the better one of two requests.
+    // Nor would the faster of two requests.
     measured.remote.hedge = false;
     let start = Instant::now();
     let parts = match dataset::parts(std::slice::from_ref(name), &measured) {
@@ -76,7 +77,7 @@ pub(crate) fn checks(name: &PartName, options: &Options) -> (Vec<Check>, Exit) {
     (checks, Exit::Ok)
 }
 
-/// Without the query of a signed URL.
+/// The name without the query of a signed URL.
 fn shown(name: &PartName) -> String {
     name.to_string().split('?').next().unwrap_or_default().to_owned()
 }
@@ -97,13 +98,13 @@ fn advice(failure: &Failure) -> &'static str {
     }
 }
 
-/// Who asks, and whether the store's clock is ours.
+/// Checks which identity asks, and whether the store's clock is ours.
 fn identity_and_clock(shown: &str, name: &PartName, options: &Options) -> Vec<Check> {
     match dataset::diagnose(&name.to_string(), options) {
         Ok(Diagnosis { identity, clock_ahead_seconds }) => {
             vec![credentials(shown, identity), clock(shown, clock_ahead_seconds)]
         }
-        // Said already: no store can be asked.
+        // Another check has said already why no store can be asked.
         Err(_) => Vec::new(),
     }
 }
@@ -143,28 +144,28 @@ fn clock(name: &str, ahead_seconds: Option<i64>) -> Check {
 fn fetch(part: &Part, range: Range<u64>) -> Result<(), ReadError> {
     let length = (range.end - range.start) as usize;
     let mut bytes = vec![0; length];
-    // As a program asks: exactly these bytes, and no others that a later probe would find.
+    // As for a program: fetches exactly these bytes, and no others, which a later probe would find.
     if let Some(_pin) = part.wait(range.clone(), Cause::Demand)?.take(&mut bytes) {
         part.read(&mut bytes, range.start, length)?;
     }
     Ok(())
 }
 
-/// What the threads of a measurement ask for: each reads a stretch of its own.
+/// The ranges that the threads of a measurement ask for: each thread reads a stretch of its own.
 struct Stretches {
     stretch_bytes: u64,
     read_bytes: u64,
 }
 
 impl Stretches {
-    /// `None`: the object is too small.
+    /// `None` if the object is too small.
     fn new(length_bytes: u64, threads: u64) -> Option<Self> {
         let stretch_bytes = length_bytes / threads;
         let read_bytes = READ_BYTES.min(stretch_bytes & !(LEAST_BYTES - 1));
         (read_bytes > 0).then_some(Self { stretch_bytes, read_bytes })
     }
 
-    /// Read `number` of a thread: not in order, for what lies ahead must not be there already.
+    /// The range of read `number` of a thread. Reads are not in order, as the bytes ahead must not be fetched already.
     fn range(&self, thread: u64, number: u64) -> Range<u64> {
         let step = number.wrapping_mul(617) % (self.stretch_bytes / self.read_bytes);
         let start = thread * self.stretch_bytes + step * self.read_bytes;
@@ -253,7 +254,7 @@ fn cache(name: &str, options: &Options, bytes: u64) -> Check {
             "name one with cache-dir=DIR",
         );
     };
-    // It may not exist yet.
+    // The directory may not exist yet.
     let space = directory.ancestors().find_map(|path| io::space(path).ok());
     let most = space.map(|space| {
         let allowed = match remote.cache_max {
@@ -261,7 +262,7 @@ fn cache(name: &str, options: &Options, bytes: u64) -> Check {
             Some(CacheMax::Percent(percent)) => space.total_bytes / 100 * u64::from(percent),
             None => u64::MAX,
         };
-        // What this dataset has in it already counts as room, but is not known here.
+        // Blocks of this dataset in the cache count as room, too, but are not known here.
         space.available_bytes.saturating_sub(space.total_bytes / 20).min(allowed)
     });
     let directory = directory.display();
@@ -279,7 +280,7 @@ fn cache(name: &str, options: &Options, bytes: u64) -> Check {
     }
 }
 
-/// How a mount would ask, and what an epoch would cost that is announced and not cached.
+/// The requests that a mount would send, and the cost of an epoch that is announced and not cached.
 fn requests(name: &str, options: &Options, bytes: u64) -> Check {
     let remote = &options.remote;
     let epoch = RemoteFigures { gets_prefetch: bytes.div_ceil(PIECE_BYTES), ..Default::default() };

@@ -1,4 +1,4 @@
-//! `unix:PATH` or `HOST:PORT`.
+//! The address of the metrics: `unix:PATH` or `HOST:PORT`.
 
 use crate::format::quoted;
 use crate::io::check_makeable;
@@ -19,17 +19,17 @@ pub(crate) type FileId = (u64, u64);
 /// The longest path that the system takes for a socket, in bytes.
 const LONGEST_PATH: usize = 107;
 
-/// Where metrics are served.
+/// The address on which metrics are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// A socket that is a file; its mode is what the umask leaves.
+    /// A socket that is a file; the umask decides its mode.
     Unix(PathBuf),
     /// A host (or address, in brackets if it has colons) and a port.
     Tcp(String),
 }
 
 impl Address {
-    /// The socket, if that is a file.
+    /// The path of the socket, if it is a file.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Unix(path) => Some(path),
@@ -93,7 +93,7 @@ impl Address {
         Ok(())
     }
 
-    /// Looks whether it can be bound, and makes no file.
+    /// Looks whether the address can be bound, and makes no file.
     pub(crate) fn check(&self) -> io::Result<()> {
         match self {
             Self::Tcp(address) => TcpListener::bind(address).map(drop),
@@ -112,7 +112,7 @@ impl Address {
     }
 }
 
-/// Goes on with a socket that another process has bound to `address`. `file`: that of the socket, if that process told of it.
+/// Goes on with a socket that another process has bound to `address`. `file`: the socket's file, if that process told of it.
 pub(super) fn listener(address: &Address, socket: OwnedFd, file: Option<FileId>) -> Listener {
     match address {
         Address::Tcp(_) => Listener::Tcp(socket.into()),
@@ -136,7 +136,7 @@ pub(super) fn remove(path: &Path, ours: FileId) {
     }
 }
 
-/// Replaces the socket of a daemon that is dead.
+/// Binds a socket to a path, in place of the socket of a dead daemon.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(e) if e.kind() == ErrorKind::AddrInUse => {}
@@ -147,7 +147,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Refuses all that is there but the socket of a daemon that is dead.
+/// Refuses any file but the socket of a dead daemon.
 fn check_dead(path: &Path) -> io::Result<()> {
     let in_use = |what: &str| Err(io::Error::new(ErrorKind::AddrInUse, what.to_owned()));
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -160,7 +160,7 @@ fn check_dead(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Looks whether [`bind_unix`] would do.
+/// Looks whether [`bind_unix`] would succeed.
 fn check_unix(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(_) => check_dead(path)?,
@@ -173,7 +173,7 @@ fn check_unix(path: &Path) -> io::Result<()> {
 /// A bound socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// With the path of its file, in whose place another socket may be.
+    /// With the path of its file, in whose place another file may be, and the file's identity.
     Unix(UnixListener, PathBuf, FileId),
 }
 
@@ -194,7 +194,7 @@ impl Listener {
         }
     }
 
-    /// Which file the socket has; `None`: it has none.
+    /// The socket's file; `None` if it has no file.
     pub(crate) fn file(&self) -> Option<FileId> {
         match self {
             Self::Tcp(_) => None,
@@ -217,7 +217,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// How long the next read or write may take.
+    /// Sets how long the next read or write may take.
     pub(crate) fn set_timeout(&self, limit: Duration) -> io::Result<()> {
         let limit = Some(limit.max(Duration::from_millis(1)));
         match self {
@@ -230,7 +230,7 @@ impl Stream {
         }
     }
 
-    /// Nothing more will be written.
+    /// Tells the client that no more bytes follow.
     pub(crate) fn end(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),

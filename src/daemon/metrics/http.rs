@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a scraper needs: one request a connection, within bounds of size and time.
+//! The part of HTTP/1.1 that a scraper needs: one request a connection, within bounds of size and time.
 
 use super::address::Stream;
 use std::io::{self, ErrorKind, Read, Write};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
-/// For all of a connection.
+/// The time for a whole connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -85,7 +85,7 @@ fn send(
     stream.end()
 }
 
-/// Reads what the client sent beyond its request: closing with unread bytes would discard the answer.
+/// Reads the bytes that the client sent beyond its request: closing with unread bytes would discard the answer.
 fn drain(stream: &mut Stream, deadline: Instant) -> io::Result<()> {
     let mut buffer = [0; 1024];
     for _ in 0..MAX_REQUEST_BYTES / buffer.len() {

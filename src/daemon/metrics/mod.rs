@@ -15,22 +15,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// More connections at a time are refused.
+/// The most connections at a time; further ones are refused.
 const MAX_CONNECTIONS: usize = 8;
-/// After an `accept` that failed: descriptors may be scarce for a while.
+/// The pause after an `accept` that failed: descriptors may be scarce for a while.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound socket. Dropping it removes its file, if it is this process's.
+/// A bound socket. Dropping it removes the socket's file, if this process serves the mount.
 pub(crate) struct Metrics {
     listener: Arc<Listener>,
     address: Address,
     is_ours: bool,
 }
 
-/// The socket of a process that has served the mount before. It stays bound: whoever connects meanwhile waits.
+/// The socket of a process that has served the mount before. It stays bound: clients that connect meanwhile wait.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    /// As [`Address`] is written.
+    /// The address, as [`Address`] is written.
     pub(crate) address: String,
     pub(crate) socket: OwnedFd,
     /// The socket's file, if it has one and the process has told of it.
@@ -48,7 +48,7 @@ impl Bound {
 }
 
 impl Metrics {
-    /// Takes the address, or the socket that another process has bound to it; that is not ours yet.
+    /// Takes the address, or the socket that another process has bound to it; such a socket is not ours yet.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -70,12 +70,12 @@ impl Metrics {
         address.check().map_err(|e| not_bound(address, e))
     }
 
-    /// The mount is served by this process, or by another one from now on, which removes the socket's file in the end.
+    /// Sets whether this process serves the mount from now on, or another one, which then removes the socket's file in the end.
     pub(crate) fn set_ours(&mut self, is_ours: bool) {
         self.is_ours = is_ours;
     }
 
-    /// The address, the socket that is bound to it, and which file that has.
+    /// The address, the socket that is bound to it, and the socket's file.
     pub(crate) fn bound(&self) -> (String, BorrowedFd<'_>, Option<FileId>) {
         (self.address.to_string(), self.listener.as_fd(), self.listener.file())
     }
@@ -109,7 +109,7 @@ impl Drop for Metrics {
     }
 }
 
-/// Runs until the process ends, which is when the mount does.
+/// Answers connections until the process ends, together with the mount.
 fn accept(listener: &Listener, body: &Arc<dyn Fn() -> String + Send + Sync>) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {

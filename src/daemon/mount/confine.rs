@@ -9,22 +9,22 @@ use crate::transport::{BeforeRequests, Target};
 use crate::vfs::Vfs;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What holds, in words, once it is known: `info.json` shows it.
+/// The measures of confinement that hold, in words, once they are known: `info.json` shows them.
 pub(super) type Shown = Arc<OnceLock<String>>;
 
-/// If the daemon is to be confined and holds a password, hides the memory of this process and of those that it forks:
-/// the password would be in the supervisor's and in the unmounter's, too.
+/// If the daemon is to be confined and holds a password, hides the memory of this process and of the processes that it forks:
+/// the password would be in the supervisor's and in the unmounter's memory, too.
 pub(super) fn hide_password(request: &MountRequest) {
     if request.settings.sandbox != Sandbox::No && request.open.format.password.is_some() {
         confine::hide_memory();
     }
 }
 
-/// Prepares the confinement of this process. Nothing is confined yet. `unmounter` is the process outside; if
-/// confining fails, it unmounts, unless this process goes on with the mount of another one (`is_resumed`).
+/// Prepares the confinement of this process. Nothing is confined yet. `unmounter` is the process outside; if confining fails,
+/// it unmounts, unless this process goes on with the mount of another process (`is_resumed`).
 ///
 /// # Errors
-/// It must be whole, and this host cannot do that.
+/// The confinement must be whole, and this host cannot make it so.
 pub(super) fn confinement(
     request: &MountRequest,
     vfs: &Vfs,
@@ -57,7 +57,7 @@ pub(super) fn confinement(
         let outcome = cage.enter();
         tell(&outcome, &shown);
         refuse(sandbox, &outcome.missing).map_err(|failure| {
-            // This process cannot do it any more. A mount that it has not made is not its to end.
+            // This process cannot unmount any more. It must not end a mount that another process has made.
             if let (false, Some(unmounter), Some(target)) = (is_resumed, &unmounter, &target) {
                 unmounter.undo(target);
             }

@@ -10,23 +10,24 @@ const AT_ONCE: Duration = Duration::from_millis(250);
 /// The pause before another worker is started if some have died at once, one after another; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// The same for one that lacked processes, memory or files: others may give some back within seconds.
+/// The pause after a worker that lacked processes, memory or files: other programs may give some back within seconds.
 const PAUSE_OF_LACK: Duration = Duration::from_millis(500);
 const MAX_PAUSE_OF_LACK: Duration = Duration::from_secs(8);
 
 /// The deaths of workers.
 #[derive(Default)]
 pub(super) struct Deaths {
-    /// Those within a minute.
+    /// The deaths within a minute.
     last: VecDeque<Instant>,
-    /// How many in a row have died at once.
+    /// How many workers in a row have died at once.
     at_once: u32,
-    /// How many in a row have lacked something.
+    /// How many workers in a row have lacked a resource.
     lacking: u32,
 }
 
 impl Deaths {
-    /// Counts the death of a worker that was started, or has begun to serve, at this time; gives the pause before the next is started.
+    /// Counts the death of a worker that was started, or has begun to serve, at this time; returns the pause before the next is
+    /// started.
     pub(super) fn add(&mut self, started: Instant) -> Duration {
         self.note();
         self.lacking = 0;
@@ -37,7 +38,7 @@ impl Deaths {
         }
     }
 
-    /// As [`Deaths::add`], of a worker that could not be started, or could not serve, since something was lacking for a moment.
+    /// As [`Deaths::add`], for a worker that could not be started, or could not serve, for lack of a resource.
     pub(super) fn add_lacking(&mut self) -> Duration {
         self.note();
         self.lacking += 1;
@@ -49,7 +50,7 @@ impl Deaths {
         self.last.retain(|death| death.elapsed() < WITHIN);
     }
 
-    /// How many there were within a minute.
+    /// The number of deaths within a minute.
     pub(super) fn count(&self) -> usize {
         self.last.len()
     }

@@ -1,4 +1,5 @@
-//! Limits of processes and open files that keep a mount from being made: which it is, and what is needed.
+//! Limits of memory, processes and open files that keep a mount from being made: messages with the limit, and with the need of
+//! a mount.
 
 use super::request::MountRequest;
 use crate::dataset;
@@ -16,7 +17,7 @@ const LEAST_MEMORY: usize = 32 << 20;
 /// without a word.
 ///
 /// # Errors
-/// There is not (ENOMEM).
+/// There is not enough memory (ENOMEM).
 pub(super) fn check_memory() -> Result<(), Failure> {
     let mut room: Vec<u8> = Vec::new();
     let reserved = room.try_reserve_exact(LEAST_MEMORY);
@@ -24,7 +25,7 @@ pub(super) fn check_memory() -> Result<(), Failure> {
     reserved.map_err(|_| Failure::new(Exit::Mount, io::Error::from_raw_os_error(libc::ENOMEM)))
 }
 
-/// Says which limit a failure comes from, if it comes from one.
+/// Adds to a failure the limit that it comes from, if it comes from a limit.
 pub(super) fn explain(failure: Failure, request: &MountRequest) -> Failure {
     match errno(&failure) {
         Some(libc::EMFILE) => failure.context(open_files()),

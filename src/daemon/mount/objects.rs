@@ -1,4 +1,4 @@
-//! What a mount of objects needs while it serves, beside what `rules` has.
+//! The needs of a mount of objects while it serves, besides those in `rules`.
 
 use super::request::MountRequest;
 use crate::daemon::sandbox::Sandbox;
@@ -19,19 +19,19 @@ fn locations(request: &MountRequest) -> Vec<Location> {
     urls.collect()
 }
 
-/// Has a process that is not confined run the programs that print credentials for the objects of this mount. This one must
-/// have no other threads yet.
+/// Has a process that is not confined run the programs that print credentials for the objects of this mount. The calling
+/// process must have no other threads yet.
 pub(super) fn run_programs_outside(request: &MountRequest) {
     if request.settings.sandbox != Sandbox::No {
         remote::run_programs_outside(&locations(request), &request.open.remote);
     }
 }
 
-/// Adds what the clients of these objects need.
+/// Adds the files, ports and rights that the clients of these objects need.
 pub(super) fn add_needs(rules: &mut Rules, request: &MountRequest) {
     let needs = remote::needs(&locations(request), &request.open.remote);
     rules.reads.extend(needs.files);
-    // With `strict` a client that is led to another port fails; otherwise users must not be in its way.
+    // With `strict` a client that is led to another port fails; otherwise the rules must not be in its way.
     let ports = needs.ports.filter(|_| rules.is_fatal || !needs.may_leave_ports);
     rules.network = ports.map_or(Network::Everybody, Network::Ports);
     rules.starts_programs = needs.starts_programs;
@@ -48,8 +48,8 @@ pub(super) fn add_needs(rules: &mut Rules, request: &MountRequest) {
     rules.writes.extend(user_cache_directory());
 }
 
-/// Whether a cache has files that only the members of a group may open, to which this process does not belong. Root opens them
-/// with a capability alone.
+/// Whether a cache has files that only the members of a group may open, to which this process does not belong. Root opens such
+/// files only with a capability.
 fn has_files_of_others(cache: &Path) -> bool {
     let Some(group) = sharing_group(cache).map(Gid::from_raw) else { return false };
     group != getegid() && !getgroups().is_ok_and(|them| them.contains(&group))

@@ -6,5 +6,5 @@ use crate::io::confine::Rules;
 /// No program prints credentials.
 pub(super) fn run_programs_outside(_: &MountRequest) {}
 
-/// Nothing is added.
+/// Adds no needs.
 pub(super) fn add_needs(_: &mut Rules, _: &MountRequest) {}

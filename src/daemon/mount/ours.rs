@@ -1,4 +1,4 @@
-//! Our own mount, in the mount table: another one may be in its place by now, and may even have its device number.
+//! Our own mount, in the mount table: another mount may be in its place by now, and may even have its device number.
 
 use super::told::Told;
 use crate::daemon::patience;
@@ -8,13 +8,13 @@ use crate::transport::Target;
 use std::io;
 use std::path::Path;
 
-/// The mount that was made, if it is still in its place. If that is not known, a dead one there: a process may have died
-/// before it could tell of its mount. Mounts in another namespace cannot be seen.
+/// The mount `made`, if it is still in its place. If no mount is known, a dead mount there: a process may have died before it
+/// could tell of its mount. Mounts in another namespace cannot be seen.
 pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
     let directory = target.directory()?;
     let mount = mounts::at(directory).ok()??;
     let is_dead = || matches!(patience::state(directory), Ok(mounts::State::Dead(_)));
-    // Else it is another one, which is about to be made anew.
+    // Else it is the mount of another daemon, about to be made anew.
     let is_left = || fuse_connection::labelled(MountId::of(mount.number)).is_empty();
     let is_ours = mount.fs_type == mounts::FS_TYPE
         && match made.device.is_empty() {
@@ -24,9 +24,9 @@ pub(super) fn find(target: &Target, made: &Made) -> Option<mounts::Mount> {
     is_ours.then_some(mount)
 }
 
-/// What a worker has told of the mount on `target`, as far as that can be so: a container may have taken the worker over, and who
-/// hears it is not confined. `known`: the mount as it was known before. `elsewhere`: the process, if it is in another mount
-/// namespace.
+/// The message of a worker about the mount on `target`, as far as it can be true: a container may have taken the worker over,
+/// and the process that receives the message is not confined. `known`: the mount as it was known before. `elsewhere`: the
+/// worker's process, if it is in another mount namespace.
 pub(super) fn checked(
     mut told: Told,
     target: &Target,
@@ -42,7 +42,7 @@ pub(super) fn checked(
         None => told.directory.as_deref().is_none_or(|at| is_at(at, &told.made)),
     };
     if !is_of_connection || !(is_there || known == Some(&told.made)) {
-        // Who goes on with a connection goes on with its mount.
+        // A worker that goes on with a connection goes on with its mount.
         let made = known.filter(|_| told.handover.is_some()).cloned().unwrap_or_default();
         told._label = made.id.and_then(|id| id.label().ok());
         told.handover.iter_mut().for_each(|handover| handover.made = made.clone());
@@ -63,9 +63,9 @@ fn is_at(directory: &Path, made: &Made) -> bool {
     mounts::table().map_or(true, |table| table.iter().any(is_it))
 }
 
-/// Has all requests of the mount fail, also those that wait. `is_here`: it is in the mount namespace of this process.
+/// Has all requests of the mount fail, also those that wait. `is_here`: the mount is in the mount namespace of this process.
 pub(super) fn abort(target: &Target, told: &Told, is_here: bool) {
-    // Its number is given to no other connection as long as this one lives.
+    // The number is given to no other connection as long as this one lives.
     let lives = told.handover.as_ref().is_some_and(|handover| !handover.has_ended());
     let connection = fuse_connection::identity(&told.made.device);
     let is_it = connection.is_some() && connection == told.connection;
@@ -78,10 +78,10 @@ pub(super) fn abort(target: &Target, told: &Told, is_here: bool) {
     }
 }
 
-/// Whether somebody has unmounted it. `is_here`: it is in the mount namespace of this process.
+/// Whether the mount was unmounted. `is_here`: it is in the mount namespace of this process.
 pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool {
     match &told.handover {
-        // One that was detached goes on until its last file is closed.
+        // A detached mount goes on until its last file is closed.
         Some(handover) => handover.has_ended(),
         // A mount table that cannot be read says nothing.
         None => {
@@ -95,7 +95,7 @@ pub(super) fn is_unmounted(target: &Target, told: &Told, is_here: bool) -> bool 
     }
 }
 
-/// Whether it is there, and something else is mounted over it: it cannot be unmounted or made anew until that has gone.
+/// Whether the mount is there, with another mount over it: it cannot be unmounted or made anew until the other has gone.
 pub(super) fn is_covered(target: &Target, made: &Made) -> bool {
     let is_ours =
         |mount: &mounts::Mount| mount.fs_type == mounts::FS_TYPE && made.is_on(&mount.device);
@@ -103,7 +103,7 @@ pub(super) fn is_covered(target: &Target, made: &Made) -> bool {
         && target.directory().is_some_and(|directory| mounts::is_covered(directory, is_ours))
 }
 
-/// The device number of what is mounted on the target; `None` also for a dead mount, which makes room for the next one, and
+/// The device number of the mount on the target; `None` also for a dead mount, which makes room for the next one, and gives up
 /// its number, too.
 pub(super) fn there(target: &Target) -> Option<String> {
     let mount = mounts::at(target.directory()?).ok()??;
@@ -112,10 +112,11 @@ pub(super) fn there(target: &Target) -> Option<String> {
     (!is_dead).then_some(mount.device)
 }
 
-/// Unmounts what a process has mounted that died before it told of it. `before`: what was [`there`] when it was started.
+/// Unmounts the mount of a process that died before it told of it. `before`: the mount that was [`there`] when the process was
+/// started.
 ///
 /// # Errors
-/// This user may not unmount it.
+/// This user may not unmount the mount.
 pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
     let there = target.directory().and_then(|directory| mounts::at(directory).ok()?);
     let made = there.filter(|mount| {
@@ -125,7 +126,7 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
     });
     let Some(made) = made else { return unmount(target, &Made::default()) };
     match patience::state(&made.target) {
-        // Another process serves it, which has mounted meanwhile.
+        // Another process serves the mount, and has mounted meanwhile.
         Ok(mounts::State::Mounted(_)) => return Ok(()),
         // That process hangs, and holds the connection.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => mounts::abort(&made),
@@ -134,10 +135,10 @@ pub(super) fn undo(target: &Target, before: Option<&str>) -> io::Result<()> {
     mounts::unmount(&made.target, true)
 }
 
-/// Unmounts what nobody serves, whoever has files of it open.
+/// Unmounts a mount that no process serves, even if programs have files of it open.
 ///
 /// # Errors
-/// This user may not unmount it, or something else is mounted over it.
+/// This user may not unmount the mount, or another file system is mounted over it.
 pub(super) fn unmount(target: &Target, made: &Made) -> io::Result<()> {
     match find(target, made) {
         Some(mount) => mounts::unmount(&mount.target, true),

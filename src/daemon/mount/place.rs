@@ -1,4 +1,4 @@
-//! Where an error of a mount belongs: mount(8) mounts several at once, and mixes their messages.
+//! Errors that say which mount they belong to: mount(8) mounts several at once, and mixes their messages.
 
 use crate::daemon::patience;
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use crate::format::PartName;
 use crate::io::mount::mounts;
 use std::path::{Component, Path, PathBuf};
 
-/// An error that names the source and the mount point, each once; `name` is what the dataset is called.
+/// An error that names the source and the mount point, each once; `name` is the name of the dataset.
 pub(crate) fn name_in(
     failure: Failure,
     name: &str,
@@ -17,7 +17,7 @@ pub(crate) fn name_in(
     known_in(failure, name, &names, sources.len(), target)
 }
 
-/// What so many sources are called, of which this is the first.
+/// The name of this many sources, of which `first` is the first.
 pub(crate) fn name_of_all(first: String, sources: usize) -> String {
     match sources {
         0 | 1 => first,
@@ -25,18 +25,18 @@ pub(crate) fn name_of_all(first: String, sources: usize) -> String {
     }
 }
 
-/// Whether a mount does not answer: a source in it must not be looked at once more.
+/// Whether a mount does not answer: a source in that mount must not be looked at once more.
 pub(super) fn is_of_silence(failure: &Failure) -> bool {
     failure.to_string().contains("has not answered for")
 }
 
-/// What messages may call sources; where their links lead to, if they may be looked at.
+/// The names of sources in messages; with the targets of their links, if the sources may be looked at.
 pub(super) fn names(sources: &[PartName], looks: bool) -> Vec<String> {
     let looks = looks && patience::check(sources.iter().filter_map(PartName::as_path)).is_ok();
     sources.iter().flat_map(|source| names_of(source, looks)).collect()
 }
 
-/// As [`name_in`], with all that messages may call the sources.
+/// As [`name_in`], with all names that the sources may have in messages.
 pub(super) fn known_in(
     failure: Failure,
     name: &str,
@@ -51,9 +51,9 @@ pub(super) fn known_in(
     let has_source = names.iter().any(|name| names_whole(&said, name));
     match (has_source, names_whole(&said, &target)) {
         (true, true) => failure,
-        // The mount point stands in it already, and would be read twice.
+        // The message has the mount point already, which would be read twice.
         (false, true) if sources > 1 => failure.context(name),
-        // Of several sources the message names the one that is meant.
+        // If there are several sources, the message names the right one.
         (true, false) if sources > 1 => failure.context(target),
         _ => {
             let rest = names.iter().chain([&&*target]).find_map(|name| behind(&said, name));
@@ -70,25 +70,25 @@ pub(super) fn known_in(
     }
 }
 
-/// The mount point as an absolute path; without `..`, if it may be looked at.
+/// The mount point as an absolute path; without `..`, if the path may be looked at.
 fn shown(target: &Path, looks: bool) -> PathBuf {
     let absolute = || std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let goes_up = target.components().any(|part| part == Component::ParentDir);
     if !looks || !goes_up {
         return absolute();
     }
-    // It may be missing itself.
+    // The mount point itself may be missing.
     let missing = || Some(mounts::resolve(target.parent()?).ok()?.join(target.file_name()?));
     mounts::resolve(target).ok().or_else(missing).unwrap_or_else(absolute)
 }
 
-/// Of `SOURCE is …` what is said of it.
+/// The text about the source in `SOURCE is …`, with `it` for the source.
 fn of_it(said: &str, name: &str) -> Option<String> {
     let rest = said.strip_prefix(name).filter(|_| !name.is_empty())?;
     rest.strip_prefix(" is ").map(|rest| format!("it is {rest}"))
 }
 
-/// What is said of a mount point that is named in front of it.
+/// The text about a mount point in a message that begins with the mount point.
 fn of_mount_point(said: &str, target: &str) -> Option<String> {
     ["cannot mount on", "mount point"].into_iter().find_map(|what| {
         let rest = said.strip_prefix(what)?.strip_prefix(' ')?.strip_prefix(target)?;
@@ -97,7 +97,7 @@ fn of_mount_point(said: &str, target: &str) -> Option<String> {
     })
 }
 
-/// What messages may call a source, each once.
+/// The names of a source in messages, each once.
 fn names_of(source: &PartName, looks: bool) -> Vec<String> {
     let mut names = vec![source.to_string()];
     let paths = source.as_path().into_iter().flat_map(|path| {
@@ -109,7 +109,7 @@ fn names_of(source: &PartName, looks: bool) -> Vec<String> {
     names
 }
 
-/// What a message says behind `name: `.
+/// The text of a message behind `name: `.
 fn behind<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.strip_prefix(name)?.strip_prefix(": ").filter(|_| !name.is_empty())
 }

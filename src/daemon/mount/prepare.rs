@@ -50,15 +50,15 @@ pub(super) fn prepare(
     let MountRequest { settings, namespace, .. } = request;
     let is_resumed = resumed.handover.is_some();
     let is_here = namespace.is_none() && !is_resumed;
-    // Checked before the containers are opened, which may take long. A dead mount stays until they are: without it, programs
-    // would find an empty directory.
+    // Checked before the containers are opened, which may take long. A dead mount stays until they are open: without it,
+    // programs would find an empty directory.
     let is_first = is_here && !resumed.is_next;
     if !resumed.is_next {
         settings.warn_of_rw_without_control();
     }
     let target = if is_first { free(target, request)? } else { target };
     hide_password(request);
-    // Made as long as this process has one thread.
+    // Made while this process has only one thread.
     let unmounter = unmounter(request, &target);
     run_programs_outside(request);
     let (opened, catalog) = open(request)?;
@@ -69,7 +69,7 @@ pub(super) fn prepare(
     let vfs = vfs(request, opened, catalog, &shown);
     // Before the mount: a signal that came between would end the process and leave a dead mount.
     let signals = signals(settings)?;
-    // Else a second one, which the supervisor passes on, would end this process at once.
+    // Else a second signal, which the supervisor passes on, would end this process at once.
     Interrupt::leave_to_others()?;
     let mut options = settings.mount(request.name(), has_objects);
     let bind = |address| Metrics::bind(address, resumed.metrics);
@@ -132,21 +132,21 @@ pub(super) fn prepare(
     })
 }
 
-/// Reads the file or pipe that a variable names, past the page cache: for tests of what happens to a process at this moment.
+/// Reads the file or pipe that a variable names, past the page cache, so that tests can make the process wait at this moment.
 /// Only builds with the feature `test-hooks` do so.
 #[cfg(feature = "test-hooks")]
 pub(super) fn wait_for_test(variable: &str) {
     use std::io::Read;
     use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
     let Some(path) = std::env::var_os(variable) else { return };
-    // Of a pipe, the kernel refuses that once it has waited for the other end.
+    // For a pipe, the kernel refuses that flag after it has waited for the other end.
     let is_pipe = fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
     let flags = if is_pipe { 0 } else { libc::O_DIRECT };
     let file = fs::File::options().read(true).custom_flags(flags).open(path);
     let _ = file.and_then(|mut file| file.read(&mut [0; 4096]));
 }
 
-/// The file system of a dataset, which shows what confines the process.
+/// The file system of a dataset, which shows how the process is confined.
 fn vfs(request: &MountRequest, opened: Opened, catalog: Catalog, confined: &Shown) -> Vfs {
     let MountRequest { settings, given, open, .. } = request;
     let options = Options {
@@ -169,7 +169,7 @@ fn vfs(request: &MountRequest, opened: Opened, catalog: Catalog, confined: &Show
 /// The digest of the containers and names of a mount that another process may go on with.
 ///
 /// # Errors
-/// They are not those that the process before this one has served.
+/// The containers or names differ from those that the process before this one has served.
 fn same_digest(
     request: &MountRequest,
     opened: &Opened,
@@ -194,7 +194,7 @@ fn signals(settings: &MountSettings) -> Result<Signals, Failure> {
     signals.map_err(|e| Failure::new(Exit::Mount, e))
 }
 
-/// The process that unmounts for one that is confined.
+/// The process that unmounts for a confined daemon.
 fn unmounter(request: &MountRequest, target: &Target) -> Option<Arc<Unmounter>> {
     let directory = target.directory().filter(|_| request.settings.sandbox != Sandbox::No)?;
     Unmounter::start(directory, request.namespace.as_deref()).map(Arc::new)
@@ -203,7 +203,7 @@ fn unmounter(request: &MountRequest, target: &Target) -> Option<Arc<Unmounter>> 
 fn say_renamed(catalog: &Catalog, request: &MountRequest) {
     let renamed = catalog.renamed();
     let Some(summary) = renamed.summary() else { return };
-    // `ffrfs info` takes no options for names, and would show others.
+    // `ffrfs info` takes no options for names, and would show other names.
     let examples = match request.settings.no_control {
         true => "ffrfs ls -R with the same options shows them",
         false => "`renamed` in .ffrfs/info.json of the mount has examples",
@@ -221,14 +221,14 @@ fn say_renamed(catalog: &Catalog, request: &MountRequest) {
     }
 }
 
-/// Raised when a version of this program computes other numbers of inodes from samples than the one before: it cannot go on
-/// with a mount of that.
+/// The version of the inode numbers, raised when they are computed from samples in another way: a program cannot go on with a
+/// mount of another version.
 const INODES: u64 = 1;
-/// How many entries of the root tell whether names are as before.
+/// The number of entries of the root that tell whether names are as before.
 const COMPARED_NAMES: usize = 1000;
 
-/// Tells whether another process shows the same: by the names and versions of the parts, the file of names, the counts of
-/// samples and directories, and the first entries of the root.
+/// A digest that tells whether another process shows the same dataset: of the names and versions of the parts, the file of
+/// names, the counts of samples and directories, and the first entries of the root.
 fn digest(
     opened: &Opened,
     catalog: &Catalog,
@@ -274,7 +274,7 @@ fn open(request: &MountRequest) -> Result<(Opened, Catalog), Failure> {
     open()
 }
 
-/// The containers are open by now, so that they need not be visible in the other namespace.
+/// Enters a mount namespace. The containers are open by now, so that they need not be visible in it.
 fn enter(namespace: &Path, containers: usize) -> Result<(), Failure> {
     if containers > dataset::MANY_FILES {
         let most = dataset::MANY_FILES;
@@ -299,8 +299,8 @@ fn in_words(store: &Store) -> &'static str {
     }
 }
 
-/// A target that can be mounted on. One that its user has named stays after the mount, though it may have been made for another
-/// mount before.
+/// A target that can be mounted on. A directory that its user has named stays after the mount, though it may have been made for
+/// another mount before.
 fn free(target: Target, request: &MountRequest) -> Result<Target, Failure> {
     match target {
         Target::Directory(directory) => {
@@ -320,8 +320,9 @@ fn free(target: Target, request: &MountRequest) -> Result<Target, Failure> {
 /// How long to wait for another process that mounts on the same directory.
 const RESERVED: Duration = Duration::from_secs(5);
 
-/// Keeps other processes of ours from mounting on a directory until this one has: both would find it free. `None`: it cannot be
-/// locked, and the mount goes on without. Whoever may read the directory may lock it: others are not waited for.
+/// Keeps other processes of ours from mounting on a directory until this one has: both would find it free. `None` if it cannot
+/// be locked: the mount goes on without the lock. Every process that may read the directory may lock it: processes that mount
+/// nothing are not waited for.
 fn reserve(directory: &Path) -> Option<Flock<fs::File>> {
     let mut file = fs::File::open(directory).ok()?;
     let inode = file.metadata().ok()?.ino();
@@ -342,7 +343,7 @@ fn reserve(directory: &Path) -> Option<Flock<fs::File>> {
     }
 }
 
-/// Whether a process is one of ours, of this user or of root.
+/// Whether a process is a daemon of ours, of this user or of root.
 fn may_mount(pid: u32) -> bool {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
     let is_trusted = |owner| owner == 0 || owner == nix::unistd::geteuid().as_raw();
@@ -363,7 +364,7 @@ fn free_again(
     supervisor: Option<&Messages>,
     before: &Made,
 ) -> Result<Target, Failure> {
-    // Without a device number it was taken away by a process like this one.
+    // A mount without a device number was taken away by a process like this one.
     if let Some(directory) = target.directory().filter(|_| !before.device.is_empty())
         && mounts::at(directory)
             .map_err(|e| cannot_mount_on(directory, e))?
@@ -372,7 +373,7 @@ fn free_again(
         return Err(Failure::new(Exit::Ok, "it was unmounted meanwhile"));
     }
     if let Some(supervisor) = supervisor {
-        // One that has died believes nothing.
+        // A supervisor that has died need not be told.
         let told = told::tell_of_taking_away(supervisor)
             .or_else(|error| if workers::has_nobody(&error) { Ok(()) } else { Err(error) });
         told.map_err(|e| Failure::new(Exit::Mount, e))?;
@@ -380,10 +381,10 @@ fn free_again(
     free(target, request)
 }
 
-/// Directories without which neither the daemon nor anybody else can work.
+/// Directories without which neither the daemon nor other programs can work.
 const NEEDED: [&str; 4] = ["/", "/dev", "/proc", "/sys"];
 
-/// The mount point as an absolute path, and what is there.
+/// The mount point as an absolute path, and the state of the mount on it.
 fn look_at(target: &Path) -> Result<(PathBuf, mounts::State), Failure> {
     let cannot = |e| cannot_mount_on(target, e);
     let target = mounts::resolve(target).map_err(cannot)?;
@@ -413,15 +414,15 @@ fn cannot_mount_on(target: &Path, error: io::Error) -> Failure {
     failure.context(format!("mount point {point}"))
 }
 
-/// Looks at all that a mount would need, also at the containers, and mounts and writes nothing.
+/// Checks all that a mount would need, also the containers; mounts and writes nothing.
 ///
 /// # Errors
-/// It could not be mounted.
+/// The dataset could not be mounted.
 pub(super) fn check(request: &MountRequest, target: &Target) -> Result<(), Failure> {
     limits::check_memory()?;
     let mut is_mounted = false;
     if let (Some(directory), None) = (target.directory(), &request.namespace) {
-        // Also where something is mounted: mount(8) calls this for what it has mounted before.
+        // Also where something is mounted: mount(8) calls this for datasets that it has mounted before.
         let (directory, state) = look_at(directory)?;
         is_mounted = matches!(state, mounts::State::Mounted(_));
         if matches!(state, mounts::State::Free) {
@@ -431,7 +432,7 @@ pub(super) fn check(request: &MountRequest, target: &Target) -> Result<(), Failu
     }
     let MountSettings { log_file, metrics, .. } = &request.settings;
     log_file.as_deref().map_or(Ok(()), logging::check_file)?;
-    // What is mounted there may have taken the address.
+    // The dataset that is mounted there may have taken the address.
     metrics.as_ref().filter(|_| !is_mounted).map_or(Ok(()), Metrics::check)?;
     open(request).map(drop)
 }
@@ -458,8 +459,8 @@ fn free_mount_point(target: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Says that a dead mount is removed, and which others go with it: those that were mounted in it. Nobody can reach them
-/// through a dead one, but who has files of them open loses nothing until it is removed.
+/// Says that a dead mount is removed, together with the mounts in it. No program can reach those through a dead mount, but
+/// programs that have files of them open lose nothing until it is removed.
 fn say_removed(dead: &mounts::Mount) {
     let target = dead.target.display();
     let lost = mounts::beneath(dead).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A program, whatever takes its place on disk.
+/// A program that stays the same file, whatever takes its place on disk.
 pub(super) struct Program {
     file: File,
     identity: Identity,
@@ -23,12 +23,12 @@ impl Program {
         Ok(Self { file, identity })
     }
 
-    /// Whether both are the same file, which nobody has written to between.
+    /// Whether both are the same file, without a write in between.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 
-    /// A path by which this process and its children can run it, while this is held.
+    /// A path by which this process and its children can run the program, while `self` is held.
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
@@ -40,11 +40,11 @@ fn identity(file: &fs::Metadata) -> Identity {
 
 /// The program that serves a mount.
 pub(super) struct Programs {
-    /// Where it was found.
+    /// The path at which the program was found.
     path: Option<PathBuf>,
-    /// That of this process.
+    /// The identity of this process's program.
     own: Option<Identity>,
-    /// The one that serves, if it is not that of this process.
+    /// The program that serves, if it is not that of this process.
     pub(super) serving: Option<Program>,
 }
 
@@ -54,7 +54,7 @@ impl Programs {
         let own = fs::metadata("/proc/self/exe").ok().as_ref().map(identity);
         let is_own =
             |path: &Path| own.is_some() && fs::metadata(path).ok().as_ref().map(identity) == own;
-        // As it was called, since that may be a link whose target carries a version in its name.
+        // The path by which it was called, since that may be a link whose target carries a version in its name.
         let called = env::args_os().next().map(PathBuf::from).unwrap_or_default();
         let called = match called.components().count() {
             0 | 1 => {
@@ -68,10 +68,10 @@ impl Programs {
         Self { path: called.or_else(|| env::current_exe().ok()), own, serving: None }
     }
 
-    /// The program that is at its path now.
+    /// The program that is at the path now.
     ///
     /// # Errors
-    /// There is none.
+    /// No program is at the path.
     pub(super) fn now(&self) -> io::Result<Program> {
         Program::open(self.path.as_deref().ok_or(io::ErrorKind::NotFound)?)
     }

@@ -1,4 +1,4 @@
-//! What a mount is asked for.
+//! The request for a mount.
 
 use super::place;
 use crate::daemon::memory;
@@ -28,7 +28,7 @@ pub(crate) struct MountRequest {
     pub(crate) makes_target: bool,
     /// How containers are opened.
     pub(crate) open: dataset::Options,
-    /// Which names samples have.
+    /// How samples are named.
     pub(crate) names: NameOptions,
     /// How the dataset is served.
     pub(crate) settings: MountSettings,
@@ -40,16 +40,16 @@ pub(crate) struct MountRequest {
     pub(crate) namespace: Option<PathBuf>,
     /// Serve in this process instead of a daemon.
     pub(crate) foreground: bool,
-    /// What its sources are called, once they were looked at.
+    /// The names of the sources, once they were looked at.
     pub(crate) known: OnceLock<Known>,
 }
 
-/// What the sources of a mount are called. They are looked at once, at the start: later they may hang.
+/// The names of a mount's sources. Sources are looked at once, at the start: later they may hang.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// The dataset.
+    /// The name of the dataset.
     name: String,
-    /// What messages may call the sources.
+    /// The names of the sources in messages.
     names: Vec<String>,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Known {
 pub(crate) struct MountSettings {
     /// All users may access the mount.
     pub(crate) allow_other: bool,
-    /// Root may, beside the user who mounts.
+    /// Root may access the mount, besides the user who mounts.
     pub(crate) allow_root: bool,
-    /// The kernel refuses all writes; it does unless this says no.
+    /// Whether the kernel refuses all writes; by default it does.
     pub(crate) ro: Option<bool>,
     /// No user may write to .ffrfs/prefetch.
     pub(crate) control_ro: bool,
@@ -88,7 +88,7 @@ pub(crate) struct MountSettings {
     pub(crate) transport: Transport,
     /// How often in a minute another process goes on if the one that serves dies.
     pub(crate) restarts: u16,
-    /// The user has said how often: a mount that no other process could go on with is refused then, if that is not 0.
+    /// Whether the user has set `restarts`: unless it is 0, a mount is then refused if no other process could go on with it.
     pub(crate) insists_on_restarts: bool,
     /// Whether the daemon is confined.
     pub(crate) sandbox: Sandbox,
@@ -104,7 +104,7 @@ pub(crate) struct MountSettings {
 #[derive(Debug)]
 pub(super) struct MadePoint {
     pub(super) path: PathBuf,
-    /// It was made for this mount; else it is one that was left from another mount.
+    /// Whether it was made for this mount; else it was left from another mount.
     pub(super) is_new: bool,
 }
 
@@ -144,8 +144,8 @@ impl MountRequest {
         place::known_in(failure, name, names, self.sources.len(), &self.target)
     }
 
-    /// Makes the mount point, if that is wanted and it is missing. One that was left from a mount whose daemon was killed is
-    /// taken over.
+    /// Makes the mount point, if it is to be made and is missing. A mount point that was left from a mount whose daemon was
+    /// killed is taken over.
     pub(super) fn make_target(&self) -> Result<Option<MadePoint>, Failure> {
         let target = &self.target;
         if !self.makes_target {
@@ -178,8 +178,8 @@ impl MountRequest {
     }
 }
 
-/// Whether a mount that its user has given no place to may be put over this: an empty directory, or a mount of ours, of
-/// which more is said later.
+/// Whether a mount whose user has named no mount point may cover this path: an empty directory, or a mount of ours, of which
+/// more is said later.
 fn may_hide(path: &Path) -> io::Result<bool> {
     if mounts::at(path)?.is_some_and(|mount| mount.fs_type == mounts::FS_TYPE) {
         return Ok(true);
@@ -198,13 +198,13 @@ impl MountSettings {
         self.threads.map_or(cpus(), usize::from)
     }
 
-    /// Threads of a daemon that is busy, and its supervisor, about.
+    /// The approximate number of threads of a busy daemon and its supervisor.
     pub(super) fn most_threads(&self) -> usize {
         const OTHERS: usize = 8;
         3 * self.threads() + workers(false) + OTHERS + usize::from(self.restarts > 0)
     }
 
-    /// For the vfs.
+    /// The options of the vfs.
     pub(super) fn vfs(&self, has_objects: bool) -> Options {
         // The kernel can only open a mount to all users: permissions keep out all but the owner and root.
         let private = if self.allow_root { 0o077 } else { 0 };
@@ -233,7 +233,7 @@ impl MountSettings {
         }
     }
 
-    /// For the kernel and the transport.
+    /// The options of the kernel and the transport.
     pub(super) fn mount(&self, source: String, has_objects: bool) -> MountOptions {
         MountOptions {
             source,
@@ -279,7 +279,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A read that waits for a store takes longer than one that waits for a disk: so many wait at a time.
+/// The most reads that wait for a store at a time: more than for a disk, since each waits longer.
 const OBJECT_WORKERS: usize = 64;
 
 /// Threads for reads that wait for storage: enough to keep the queue of a device filled.
@@ -287,7 +287,7 @@ fn workers(has_objects: bool) -> usize {
     if has_objects { OBJECT_WORKERS } else { (4 * cpus()).clamp(8, 32) }
 }
 
-/// Everybody can read it: of a URL without its query, which may be a signature.
+/// The name of the dataset, which all users can read: of a URL without its query, which may be a signature.
 fn name_of(sources: &[PartName]) -> String {
     let first = match sources.first() {
         Some(PartName::Path(path)) => path.canonicalize().unwrap_or_else(|_| path.clone()),

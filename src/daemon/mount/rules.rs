@@ -1,4 +1,4 @@
-//! What a daemon needs while it serves: see docs/security.md, which lists it for users.
+//! The needs of a daemon while it serves: docs/security.md lists them for users.
 
 use super::objects;
 use super::request::MountRequest;
@@ -16,7 +16,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// This process and those that read, the memory and the CPUs of the host, time zones.
+/// Directories of this process and of processes that read, of the memory and the CPUs of the host, and of time zones.
 const OF_THE_SYSTEM: [&str; 6] = [
     "/proc",
     "/sys/devices/system",
@@ -25,7 +25,7 @@ const OF_THE_SYSTEM: [&str; 6] = [
     "/etc/localtime",
     "/usr/share/zoneinfo",
 ];
-/// Where the terminal's streams lead once a daemon has left it.
+/// The file that the terminal's streams lead to once a daemon has left the terminal.
 const NULL: &str = "/dev/null";
 /// The format whose members get checkpoints while they are read.
 const WITH_CHECKPOINTS: &str = "zip";
@@ -72,7 +72,7 @@ pub(super) fn rules(request: &MountRequest, vfs: &Vfs, target: &Target) -> Rules
     rules
 }
 
-/// The paths of all local parts, and those that they lead to.
+/// The paths of all local parts, and the paths that they lead to.
 fn containers(store: &Store) -> BTreeSet<PathBuf> {
     let local = store.parts().iter().filter(|part| !part.is_remote());
     local.filter_map(|part| part.name().as_path().map(Path::to_owned)).collect()
@@ -89,7 +89,7 @@ fn parents(path: &Path) -> BTreeSet<PathBuf> {
     [parent(path), file.as_deref().and_then(parent)].into_iter().flatten().collect()
 }
 
-/// Checkpoints of large members are kept where the index would be.
+/// Adds the places where checkpoints of large members are kept: those where an index would be.
 fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet<PathBuf>) {
     let indexes = &request.open.indexes;
     let (mut places, mut user) = (BTreeSet::new(), None);
@@ -106,7 +106,7 @@ fn checkpoints(rules: &mut Rules, request: &MountRequest, directories: &BTreeSet
         let may = nix::unistd::access(path, nix::unistd::AccessFlags::W_OK);
         may.is_ok()
     };
-    // A directory must be there to be open; it is used where a container's own cannot be written.
+    // The user's directory must be there to be opened; it is used where a container's own directory cannot be written.
     if let Some(user) = user {
         if indexes.may_write() && (places.is_empty() || !places.iter().all(is_writable)) {
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(&user);

@@ -9,14 +9,14 @@ use crate::io::process::workers::{Ending, Worker};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
-/// A worker that leaves and takes longer is killed; the next one answers what it has taken.
+/// A leaving worker that takes longer is killed; the next one answers the requests that it has taken.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// A process that is to serve, and has read so much of files since it was last looked at, or has taken so much CPU time (to
-/// decode, or to receive from a store, which no file counts), does not hang.
+/// A process that is to serve does not hang if it has read this much of files since the last look, or has taken this much CPU
+/// time (to decode, or to receive from a store, which no file counts).
 const PROGRESS_BYTES: u64 = 64 << 10;
 const PROGRESS_CPU: Duration = Duration::from_secs(1);
-/// Nothing is opened for longer.
+/// A process that is to serve gets no more time after this, even if it reads on.
 const LONGEST_OPENING: Duration = Duration::from_hours(24);
 
 /// Why a mount cannot be left to another process.
@@ -26,33 +26,33 @@ pub(super) const NO_HANDOVER: &str =
 /// The exit code of a process that could not become the program that is to serve.
 pub(super) const CANNOT_RUN: u8 = 126;
 
-/// What a worker is there for.
+/// The task of a worker.
 pub(super) enum Role {
-    /// It serves, or will once it has opened the dataset.
+    /// The worker serves, or will once it has opened the dataset.
     Serves,
-    /// It is to serve in place of another one, and is a program of its own.
+    /// The worker is to serve in place of another one, and is a program of its own.
     Follows(Program),
-    /// Another one serves in its place.
+    /// Another worker serves in its place.
     Leaves,
 }
 
 pub(super) struct Running {
     pub(super) worker: Worker,
-    /// When it was started, or has begun to serve.
+    /// When the worker was started, or has begun to serve.
     pub(super) started: Instant,
-    /// It has told of its mount.
+    /// Whether the worker has told of its mount.
     pub(super) is_ready: bool,
     pub(super) role: Role,
-    /// When it is killed, unless it has done what it is there for.
+    /// When the worker is killed, unless it has done its task.
     pub(super) kill_at: Option<Instant>,
-    /// It was killed for that.
+    /// Whether the worker was killed because it was late.
     is_late: bool,
-    /// What it had read, and its CPU time, when they were last found to be more.
+    /// The bytes that the worker had read, and its CPU time, at the last look that found progress.
     progress: (u64, Duration),
 }
 
 impl Running {
-    /// One that was just started, and is killed if it does not serve by then.
+    /// A worker that was just started, and is killed if it does not serve by `kill_at`.
     pub(super) fn new(worker: Worker, role: Role, kill_at: Option<Instant>) -> Self {
         Self {
             worker,
@@ -65,18 +65,19 @@ impl Running {
         }
     }
 
-    /// Another one serves in its place from now on.
+    /// Lets the worker leave: another one serves in its place from now on.
     pub(super) fn leave(&mut self) {
         self.role = Role::Leaves;
         self.kill_at = Some(Instant::now() + LEAVING);
     }
 
-    /// Whether it is to serve in place of another one, or another one in its place.
+    /// Whether the worker is to serve in place of another one, or another one in its place.
     pub(super) fn is_changing(&self) -> bool {
         matches!(self.role, Role::Follows(_) | Role::Leaves)
     }
 
-    /// Gives one that is to serve more time, until `kill_at`, if it has read on: what must be read whole may be large.
+    /// Gives a worker that is to serve more time, until `kill_at`, if it has read on: files that must be read whole may be
+    /// large.
     pub(super) fn note_progress(&mut self, kill_at: Instant) {
         let is_opening = matches!(self.role, Role::Serves) && self.kill_at.is_some();
         if is_opening && !self.is_late && self.started.elapsed() < LONGEST_OPENING {
@@ -89,7 +90,7 @@ impl Running {
         }
     }
 
-    /// Kills it if it takes too long to serve, or to leave.
+    /// Kills the worker if it takes too long to serve, or to leave.
     pub(super) fn kill_if_late(&mut self) {
         if self.kill_at.is_some_and(|until| until <= Instant::now()) {
             self.is_late = true;
@@ -97,13 +98,13 @@ impl Running {
         }
     }
 
-    /// Kills it; again and again, until it has ended.
+    /// Kills the worker; again and again, until it has ended.
     pub(super) fn kill(&mut self) {
         self.worker.send(Signal::SIGKILL);
         self.kill_at = Some(Instant::now() + LEAVING);
     }
 
-    /// Why one that has ended so does not follow.
+    /// The reason why a worker that has ended in this way does not follow.
     pub(super) fn refusal(&self, ending: Ending) -> Refusal {
         match ending {
             _ if self.is_late => Refusal::Late,
@@ -115,7 +116,7 @@ impl Running {
     }
 }
 
-/// Why no other program can serve a mount now.
+/// The reason why no other program can serve a mount now.
 pub(super) fn obstacle(told: Option<&Told>, is_leaving: bool) -> Option<&'static str> {
     match told {
         None => Some("it is not mounted yet"),

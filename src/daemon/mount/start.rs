@@ -29,10 +29,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Makes the mount. In the foreground also serves it until its end; else the caller returns once a daemon serves it, and the daemon
-/// does not: it exits at the end of the mount.
+/// Makes the mount. In the foreground also serves it until its end. Otherwise the caller returns once a daemon serves it; the
+/// daemon does not return, but exits at the end of the mount.
 ///
-/// Gives the exit code: not 0 if the daemon failed, which has then printed the reason.
+/// Returns the exit code: not 0 if the daemon failed, which has then printed the reason.
 ///
 /// # Errors
 /// The options contradict each other, or this process failed before there was a daemon.
@@ -85,12 +85,12 @@ fn check_settings(request: &MountRequest) -> Result<(), Failure> {
 
 fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> {
     check_settings(request)?;
-    // Also as `mount.ffrfs`: by this name processes of a mount are known.
+    // Also as `mount.ffrfs`: processes of a mount are known by this name.
     process::set_name(c"ffrfs");
     if let Some((messages, told)) = worker::inherited()? {
         return go_on(request, told, &messages, caller);
     }
-    // Before anybody looks at the mount point: perhaps nobody answers there.
+    // Before the mount point is looked at: perhaps no process answers there.
     let kept = if request.foreground { stored::find(request) } else { Ok(None) };
     if let Ok(Some(found)) = &kept
         && let Some(directory) = &found.told.directory
@@ -98,7 +98,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
         request.target.clone_from(directory);
     }
     if !matches!(kept, Ok(Some(_))) && request.namespace.is_none() {
-        // Else each process that looks at the mount point would wait for a daemon there that is stopped.
+        // Else each process that looks at the mount point would wait for a stopped daemon there.
         let target = std::iter::once(request.target.as_path());
         patience::check(target.chain(written(&request.settings)))?;
     }
@@ -117,7 +117,7 @@ fn try_start(request: &mut MountRequest, caller: Caller) -> Result<u8, Failure> 
     }
 }
 
-/// Serves in this process, or watches a worker. `kept` is what the service manager has kept of the mount.
+/// Serves in this process, or watches a worker. `kept` is the mount that the service manager has kept.
 fn in_foreground(
     request: &MountRequest,
     target: Target,
@@ -153,7 +153,8 @@ fn is_descriptor(path: &Path) -> bool {
     ["/dev/fd/", "/proc/self/fd/"].iter().any(|directory| path.starts_with(directory))
 }
 
-/// Copies names that a descriptor of the caller gives, perhaps once, and which a daemon would close: `--names <(program)`.
+/// Copies names that a descriptor of the caller gives (`--names <(program)`): they may be read only once, and a daemon would
+/// close it.
 fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
     let names = &mut request.names.names;
     let Some(path) = names.as_mut().filter(|path| is_descriptor(path)) else { return Ok(None) };
@@ -166,7 +167,7 @@ fn hold_names(request: &mut MountRequest) -> Result<Option<File>, Failure> {
     Ok(Some(copy))
 }
 
-/// Starts a daemon, and says whether it serves. The daemon exits at the end of the mount; it returns if it failed.
+/// Starts a daemon, and returns whether it serves. The daemon exits at the end of the mount; it returns if it failed.
 fn in_background(
     request: &mut MountRequest,
     target: Target,
@@ -185,7 +186,7 @@ fn in_background(
     match forked.map_err(|failure| limits::explain(failure, request))? {
         process::Forked::Parent(report) => {
             let code = wait_for_daemon(report, request)?;
-            // Nobody has named it.
+            // The user has not named the mount point.
             if code == 0 && request.makes_target {
                 let target = std::path::absolute(&request.target);
                 let target = target.unwrap_or_else(|_| request.target.clone());
@@ -195,13 +196,13 @@ fn in_background(
         }
         process::Forked::Daemon(ready) => {
             let code = be_the_daemon(request, target, labels, (ready, made.as_ref()), caller)?;
-            // Of what a code means, the parent tells the user.
+            // The parent tells the user what the code means.
             std::process::exit(i32::from(code))
         }
     }
 }
 
-/// Serves the mount that another program has made, which has started this one.
+/// Serves the mount of another program, which has started this one.
 fn go_on(
     request: &mut MountRequest,
     told: Told,
@@ -210,7 +211,7 @@ fn go_on(
 ) -> Result<u8, Failure> {
     let target = told.target().map_err(|e| Failure::new(Exit::Mount, e))?;
     if let Target::Directory(directory) = &target {
-        // Not looked up anew: perhaps nobody answers there.
+        // Not looked up anew: perhaps no process answers there.
         request.target.clone_from(directory);
     }
     let labels = labels(request);
@@ -230,7 +231,7 @@ fn go_on(
     work(Work { request, target, told: Some(told), is_daemon, caller }, messages)
 }
 
-/// What a mount on `directory` would hide of all that another worker must open again, which would then wait for itself.
+/// A path that another worker must open again, and that a mount on `directory` would hide: the worker would wait for itself.
 fn hidden(request: &MountRequest, directory: &Path) -> Option<PathBuf> {
     let indexes = &request.open.indexes;
     let cache = match &request.open.remote.cache {
@@ -244,7 +245,7 @@ fn hidden(request: &MountRequest, directory: &Path) -> Option<PathBuf> {
     opened_again.find(|path| resolved_as_far(path).is_some_and(|path| path.starts_with(directory)))
 }
 
-/// A path without links in what there is of it: a pattern names nothing from some directory on.
+/// A path without links as far as it exists: a pattern names no file from some directory on.
 fn resolved_as_far(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().find_map(|ancestor| {
@@ -253,7 +254,7 @@ fn resolved_as_far(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Does without a supervisor that nobody has asked for if no other worker could go on, or if that cannot be known.
+/// Does without a supervisor, unless the user insists on one, if no other worker could go on, or if that cannot be known.
 fn drop_supervisor(request: &mut MountRequest, target: &Target) {
     let settings = &request.settings;
     if settings.restarts == 0 || settings.insists_on_restarts || request.namespace.is_some() {
@@ -273,15 +274,15 @@ fn drop_supervisor(request: &mut MountRequest, target: &Target) {
     }
 }
 
-/// The target by a path that is true in each worker, wherever it runs.
+/// The target by a path that is right in each worker, wherever it runs.
 ///
 /// # Errors
-/// The mount would hide what another worker must open again.
+/// The mount would hide a path that another worker must open again.
 fn resolved(request: &MountRequest, target: Target) -> Result<Target, Failure> {
     let (Target::Directory(directory), None) = (&target, &request.namespace) else {
         return Ok(target);
     };
-    // What is wrong with the directory is said when it is mounted on.
+    // If the directory is unfit, the mount reports it.
     let Ok(directory) = mounts::resolve(directory) else { return Ok(target) };
     if let Some(path) = hidden(request, &directory) {
         let (path, directory) = (path.display(), directory.display());
@@ -315,7 +316,7 @@ fn supervised(
 
 /// Removes the mount point that was made for this mount, or for one before it; one that is in use again stays.
 fn remove(made: Option<&MadePoint>, has_ended_well: bool) {
-    // One that was left from another mount, a further mount may just have taken over, too.
+    // A mount point that was left from another mount may just have been taken over by a further mount, too.
     if let Some(MadePoint { path, is_new }) = made
         && (*is_new || has_ended_well)
         && let Err(error) = std::fs::remove_dir(path)
@@ -367,7 +368,7 @@ fn be_the_daemon(
     }
 }
 
-/// Prints why a daemon does not serve. Gives its exit code; the user sees that of the parent.
+/// Prints the reason why a daemon does not serve. Returns its exit code; the user sees that of the parent.
 fn report(failure: &Failure, ready: process::Ready, caller: Caller) -> u8 {
     (caller.print)(failure);
     ready.report((caller.exit_code)(failure));
@@ -391,7 +392,7 @@ fn wait_for_daemon(report: process::Report, request: &MountRequest) -> Result<u8
     let interrupted = report.pass_on_interrupts().unwrap_or_default();
     let code = report.wait();
     if code.is_err() {
-        // What it has mounted before it died is of no use.
+        // A mount of a daemon that died is of no use.
         let _ = unmount_if_dead(&request.target);
     }
     if interrupted.load(Ordering::Relaxed) && matches!(code, Err(_) | Ok(0)) {

@@ -1,5 +1,6 @@
-//! What the service manager keeps of a mount: with it, the mount outlives even the death of its supervisor. It holds the
-//! descriptors of the connection, so that the kernel keeps all requests, and what the supervisor was told of the mount.
+//! The service manager's copy of a mount: with it, the mount outlives even the death of its supervisor. The manager holds the
+//! descriptors of the connection, so that the kernel keeps all requests, and the message that the supervisor was told of the
+//! mount.
 
 use super::ours;
 use super::request::MountRequest;
@@ -14,32 +15,32 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// The names of all that is kept begin so.
+/// The names of all kept descriptors begin with this.
 const PREFIX: &str = "ffrfs-";
-/// A file in memory: what was told, after a line with the settings that readers see and one that says whether the mount
-/// point was made for this mount.
+/// A file in memory: a line with the settings that readers see, a line that says whether the mount point was made for this
+/// mount, and the message about the mount.
 const TOLD: &str = "ffrfs-told";
 /// The descriptors of the connection.
 const CONNECTION: &str = "ffrfs-connection";
 /// The socket of the metrics.
 const METRICS: &str = "ffrfs-metrics";
 
-/// How long the manager may take to hear what it is told; the supervisor does nothing else meanwhile.
+/// How long the manager may take to receive descriptors; the supervisor does nothing else meanwhile.
 const TAKING: Duration = Duration::from_secs(2);
 
-/// What a supervisor gives to the service manager.
+/// The part of a mount's state that a supervisor gives to the service manager.
 pub(super) struct Stored {
     settings: String,
-    /// The mount point was made for this mount.
+    /// Whether the mount point was made for this mount.
     made: bool,
     /// The device number of the mount that is kept.
     device: Option<String>,
 }
 
-/// A mount that nobody serves, since its supervisor has died.
+/// A mount without a process that serves it, since its supervisor has died.
 pub(super) struct Found {
     pub(super) told: Told,
-    /// The mount point was made for this mount.
+    /// Whether the mount point was made for this mount.
     pub(super) made: bool,
 }
 
@@ -49,7 +50,7 @@ pub(super) fn is_possible() -> bool {
 }
 
 impl Stored {
-    /// `found`: it is kept already.
+    /// `found`: the mount that the manager keeps already.
     pub(super) fn new(request: &MountRequest, made: bool, found: Option<&Told>) -> Self {
         let device = found.map(|told| told.made.device.clone());
         Self { settings: seen(request), made, device }
@@ -92,7 +93,7 @@ impl Stored {
                 }
             }
             Err(error) => {
-                // A part of it is of no use.
+                // A part of the descriptors is of no use.
                 forget();
                 tracing::warn!("the mount will not outlive its supervisor: {error}");
             }
@@ -107,10 +108,10 @@ pub(super) fn forget() {
     }
 }
 
-/// The mount that the manager has kept for this process; `None`: it has kept none.
+/// The mount that the manager has kept for this process; `None` if it has kept no mount.
 ///
 /// # Errors
-/// This process cannot go on with it, and why; it is unmounted then, and the manager lets go of it.
+/// This process cannot go on with the mount; it is unmounted then, and the manager lets go of it.
 pub(super) fn find(request: &MountRequest) -> Result<Option<Found>, Failure> {
     let kept = descriptor_store::inherited(PREFIX);
     let found = match kept {
@@ -130,7 +131,7 @@ pub(super) fn find(request: &MountRequest) -> Result<Option<Found>, Failure> {
         Err(error) => error.to_string(),
     };
     forget();
-    // Until it has let go of the metrics' socket, that cannot be bound anew.
+    // Until the manager has let go of the metrics' socket, the address cannot be bound anew.
     let _ = descriptor_store::wait_until_taken(TAKING);
     let why = "the mount that the service manager has kept";
     Err(Failure::usage(refused).context(why))
@@ -158,8 +159,8 @@ fn read(kept: Vec<(String, OwnedFd)>) -> io::Result<(Found, String)> {
     Ok((Found { told, made }, settings))
 }
 
-/// This process may be in another mount namespace than the one before it, where the same mount has another ID. As long as its
-/// connection lives, no other one has its device number.
+/// Updates the ID of a mount: this process may be in another mount namespace than the one before it, where the same mount has
+/// another ID. As long as its connection lives, no other mount has its device number.
 fn identify(told: &mut Told) {
     let there = told.directory.as_deref().and_then(|directory| mounts::at(directory).ok()?);
     let lives = told.handover.as_ref().is_some_and(|handover| !handover.has_ended());
@@ -172,7 +173,7 @@ fn identify(told: &mut Told) {
     }
 }
 
-/// Why this process cannot go on with what was told.
+/// The reason why this process cannot go on with the mount.
 fn obstacle(request: &MountRequest, told: &Told, settings: &str) -> Option<&'static str> {
     let is_there = |directory| mounts::resolve(&request.target).is_ok_and(|it| it == directory);
     match &told.directory {
@@ -199,7 +200,7 @@ fn unmount(told: Told) {
     }
 }
 
-/// The settings on which stands what readers see, and which the kernel was told of.
+/// The settings that decide what readers see, and that the kernel was told.
 fn seen(request: &MountRequest) -> String {
     let settings = &request.settings;
     let kernel = (settings.allow_other, settings.allow_root, settings.ro, settings.noexec);

@@ -33,59 +33,59 @@ use std::time::{Duration, Instant};
 
 /// The pause between two looks whether a worker that hung has ended.
 const REAP: Duration = Duration::from_secs(1);
-/// The pause between two looks whether a mount is still there that nobody serves.
+/// The pause between two looks whether a mount is still there that no process serves.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How a supervised mount has ended.
 pub(super) struct Supervised {
     /// The exit code.
     pub(super) code: u8,
-    /// This is a worker, and the supervisor clears up.
+    /// Whether this process is a worker: then the supervisor clears up.
     pub(super) is_worker: bool,
 }
 
 struct Supervision<'a> {
     request: &'a MountRequest,
     target: Target,
-    /// Hears of the first mount.
+    /// Is told of the first mount.
     ready: &'a mut Option<process::Ready>,
     is_daemon: bool,
-    /// The paths of the command line begin there; a daemon has left it.
+    /// The directory where the paths of the command line begin; a daemon has left it.
     directory: Option<PathBuf>,
     supervisor: Supervisor,
     workers: Vec<Running>,
-    /// Those that were killed and have not ended. They hold the connection: closing our own descriptors does not end it.
+    /// Workers that were killed and have not ended. They hold the connection: closing our own descriptors does not end it.
     hung: Vec<Worker>,
     told: Option<Told>,
-    /// The device number of what was there before the first mount.
+    /// The device number of the mount that was there before the first one.
     before: Option<String>,
-    /// What the service manager keeps of it.
+    /// The service manager's copy of the mount.
     stored: Stored,
     deaths: Deaths,
-    /// Nobody serves now. Before the first mount nobody could.
+    /// The time in which no process serves; `None` also before the first mount.
     outage: Option<Outage>,
     programs: Programs,
     /// When the next worker is to be started.
     start_at: Option<Instant>,
-    /// A signal to unmount has come.
+    /// Whether a signal to unmount has come.
     is_leaving: bool,
-    /// When one came that could not unmount.
+    /// When a signal came that could not unmount.
     covered_at: Option<Instant>,
-    /// A SIGHUP waits for a worker to be ready.
+    /// Whether a SIGHUP waits for a worker to be ready.
     has_hangup: bool,
-    /// Another upgrade is to begin once the one under way has ended.
+    /// Whether another upgrade is to begin once the one under way has ended.
     is_upgrade_due: bool,
     /// How many upgrades have ended.
     upgrades: u32,
-    /// A worker has told of the mount.
+    /// Whether a worker has told of the mount.
     is_served: bool,
 }
 
-/// Serves a mount in a process of its own, and in another one when that dies. `ready` hears of the first mount, which is
-/// `found` if another supervisor has died that had made it. Returns in the supervisor and in each worker.
+/// Serves a mount in a process of its own, and in another one when that dies. `ready` is told of the first mount; `found` is
+/// the mount of another supervisor that has died. Returns in the supervisor and in each worker.
 ///
 /// # Errors
-/// The first worker died before it had mounted, or there are no descriptors or processes left for it: then `ready` has heard
+/// The first worker died before it had mounted, or there are no descriptors or processes left for it: then `ready` was told
 /// nothing.
 pub(super) fn supervise(
     request: &MountRequest,
@@ -96,7 +96,7 @@ pub(super) fn supervise(
 ) -> Result<Supervised, Failure> {
     super::confine::hide_password(request);
     let is_daemon = ready.is_some();
-    // Nobody serves one that was found: whoever asks it waits.
+    // No process serves a mount that was found: a process that asks it waits.
     let kept = found.as_ref().map(|found| found.made.device.clone());
     let supervision = Supervision {
         request,
@@ -183,7 +183,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// In a new process: serves.
+    /// Serves, in a new process.
     fn work(self, messages: &Messages, caller: Caller) -> Result<Supervised, Failure> {
         let Self { request, target, directory, told, is_daemon, ready, supervisor, .. } = self;
         drop((ready.take(), supervisor, self.workers, self.hung, self.programs));
@@ -202,8 +202,8 @@ impl Supervision<'_> {
         Ok(Supervised { code, is_worker: true })
     }
 
-    /// Starts a worker: a copy of this process unless `follower` or the program that serves is another one. Gives the
-    /// worker's end in the worker, if that is a copy.
+    /// Starts a worker: a copy of this process unless `follower` or the program that serves is another one. In the worker, if
+    /// it is a copy, returns the worker's end.
     fn start(&mut self, follower: Option<Program>) -> io::Result<Option<Messages>> {
         let program = follower.as_ref().or(self.programs.serving.as_ref());
         match self.supervisor.fork()? {
@@ -212,7 +212,7 @@ impl Supervision<'_> {
                     (program, &self.told, worker.messages())
                     && let Err(error) = told.send(messages)
                 {
-                    // It would wait for the message for ever.
+                    // The worker would wait for the message for ever.
                     tracing::error!("{}: {error}", self.target);
                     worker.send(Signal::SIGKILL);
                 }
@@ -261,7 +261,7 @@ impl Supervision<'_> {
         None
     }
 
-    /// A worker that is not ready yet would die of it. If one is taking over, the signal is for the one that then serves.
+    /// A worker that is not ready yet would die of SIGHUP. If one is taking over, the signal is for the worker serving then.
     fn pass_on_hangup(&mut self) {
         let follows = |running: &Running| matches!(running.role, Role::Follows(_));
         let ready = |running: &&Running| matches!(running.role, Role::Serves) && running.is_ready;
@@ -272,13 +272,13 @@ impl Supervision<'_> {
         }
     }
 
-    /// A worker has told of its mount: it serves. Or it is about to make it anew.
+    /// Handles a message: a worker serves its mount, or is about to make it anew.
     fn hear(&mut self, number: usize, message: Message) {
         if told::takes_away(&message) {
             return self.is_taken_away();
         }
         let Some(mut told) = Told::hear(message) else { return };
-        // It was about to tell when another program, which serves, was faster.
+        // This worker was about to tell of its mount when another program, which serves, was faster.
         if matches!(self.workers[number].role, Role::Leaves) {
             return;
         }
@@ -301,7 +301,7 @@ impl Supervision<'_> {
             if other != number && matches!(running.role, Role::Serves) {
                 running.leave();
                 running.worker.send(LEAVE);
-                // One that was about to serve in place of a dead one has not asked for what that had taken.
+                // A worker that was to follow a dead one, and is not ready, has not asked for the dead one's requests.
                 leaves |= running.is_ready;
             }
         }
@@ -322,7 +322,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// Has the kernel send again what a process had taken that has ended.
+    /// Has the kernel send again the requests that were taken by a process that has ended.
     fn resend(&self) {
         if let Some(handover) = self.told.as_ref().and_then(|told| told.handover.as_ref())
             && let Err(error) = handover.resend()
@@ -331,7 +331,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// A worker has ended. Gives the exit code if the mount ends with it.
+    /// Handles the end of a worker. Returns the exit code if the mount ends with it.
     fn ended(&mut self, number: usize) -> Result<Option<u8>, Failure> {
         let running = self.workers.remove(number);
         let ending = running.worker.ending();
@@ -405,7 +405,7 @@ impl Supervision<'_> {
         Ok(self.died(pause))
     }
 
-    /// No process serves the mount any more: starts another one, unless the mount is to end.
+    /// Handles that no process serves the mount any more: starts another one, unless the mount is to end.
     fn died(&mut self, pause: Duration) -> Option<u8> {
         if self.is_leaving {
             return Some(self.leave());
@@ -421,7 +421,7 @@ impl Supervision<'_> {
             }
             if !self.hung.is_empty() {
                 self.abort();
-                // Without the kernel's control files that is an unmount, which comes through if no file is open.
+                // Without the kernel's control files an abort is an unmount, which comes through if no file is open.
                 if self.is_unmounted() {
                     self.is_taken_away();
                 }
@@ -436,7 +436,7 @@ impl Supervision<'_> {
         self.start_later(pause)
     }
 
-    /// Starts another worker after a pause, if there were not too many deaths, and nobody has tried for too long.
+    /// Starts another worker after a pause, if not too many have died, and the outage has not lasted too long.
     fn start_later(&mut self, pause: Duration) -> Option<u8> {
         if let Some(why) = self.outage.as_ref().and_then(Outage::is_over) {
             return Some(self.give_up(&why));
@@ -444,7 +444,7 @@ impl Supervision<'_> {
         if self.deaths.count() > usize::from(self.request.settings.restarts) {
             return Some(self.give_up("too many processes have died within a minute"));
         }
-        // Nobody knows whether a program that is to take over will ever serve.
+        // A program that is to take over may never serve.
         if !self.workers.iter().any(|running| matches!(running.role, Role::Serves)) {
             let left = self.outage.as_ref().map_or(pause, Outage::left);
             self.start_at = Some(Instant::now() + pause.min(left));
@@ -456,25 +456,25 @@ impl Supervision<'_> {
         self.told.as_ref().is_some_and(|told| told.handover.is_some())
     }
 
-    /// Whether another process would have nothing to serve.
+    /// Whether another process would have no mount to serve.
     fn is_unmounted(&self) -> bool {
         let is_here = self.request.namespace.is_none();
         self.told.as_ref().is_some_and(|told| ours::is_unmounted(&self.target, told, is_here))
     }
 
-    /// The mount has gone, or will, and is to be made anew.
+    /// Notes that the mount has gone, or will, and is to be made anew.
     fn is_taken_away(&mut self) {
         self.told.iter_mut().for_each(|told| told.made = Made::default());
     }
 
-    /// Has all requests fail, also those that wait.
+    /// Has all requests fail, also requests that wait.
     fn abort(&self) {
         if let Some(told) = &self.told {
             ours::abort(&self.target, told, self.request.namespace.is_none());
         }
     }
 
-    /// When to look after workers that follow, leave or hang, and after a mount that nobody serves.
+    /// When to look after workers that follow, leave or hang, and after a mount that no process serves.
     fn due(&self) -> Option<Instant> {
         let reap = (!self.hung.is_empty()).then(|| Instant::now() + REAP);
         let look = self.outage.is_some().then(|| Instant::now() + LOOK);
@@ -482,11 +482,11 @@ impl Supervision<'_> {
         ends.chain(reap).chain(look).min()
     }
 
-    /// Kills a worker that takes too long to serve or to leave, and lets go of those that have ended since they hung.
+    /// Kills a worker that takes too long to serve or to leave, and lets go of hung workers that have ended since.
     fn end_what_lingers(&mut self) {
         workers::reap_others(self.workers.iter().map(|it| &it.worker).chain(&self.hung));
         if self.hung.extract_if(.., |worker| worker.ended().is_some()).count() > 0 {
-            // A thread of it may have taken one more request since the next one began to serve.
+            // A thread of the hung worker may have taken one more request since the next one began to serve.
             self.resend();
         }
         for running in &mut self.workers {

@@ -1,4 +1,4 @@
-//! What the user who mounts is told of the daemon: that it died at its start, and where its messages go. Imports the log.
+//! Messages about the daemon to the user who mounts: that it died at its start, and where its messages go. Imports the log.
 
 use crate::daemon::logging::{self, Destination};
 use crate::failure::say;
@@ -8,11 +8,11 @@ use std::io::IsTerminal;
 #[derive(Debug, thiserror::Error)]
 #[error("the daemon died while it was starting{}{how}", if how.is_empty() { "" } else { ": " })]
 pub(crate) struct Died {
-    /// How it died, if that is known.
+    /// How the daemon died, if that is known.
     pub(crate) how: String,
 }
 
-/// Said where nobody would look for them.
+/// Says where messages go, if that is a place where users would not look.
 pub(super) fn say_where_messages_go() {
     match logging::destination() {
         Destination::State(path) if std::io::stderr().is_terminal() => {

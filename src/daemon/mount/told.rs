@@ -1,4 +1,5 @@
-//! What a worker tells its supervisor of the mount, and the supervisor the next worker, which may be of another version.
+//! The message of a worker to its supervisor about the mount, and of the supervisor to the next worker, which may be of another
+//! version.
 
 use crate::daemon::metrics::{Address, Bound, FileId};
 use crate::daemon::serve::Serving;
@@ -12,64 +13,65 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What another process has left that has served the mount before.
+/// The state of a mount that another process has served before.
 #[derive(Default)]
 pub(super) struct Resumed<'a> {
-    /// Hears when that mount is taken away.
+    /// Is told when that mount is taken away.
     pub(super) supervisor: Option<&'a Messages>,
-    /// There was one.
+    /// Whether another process has served the mount before.
     pub(super) is_next: bool,
-    /// `None`: the mount is made anew.
+    /// `None` if the mount is made anew.
     pub(super) handover: Option<Handover>,
     /// That mount; its device number is empty if a process has taken it away to make it anew, and has not told of the new one.
     pub(super) made: Made,
-    /// Tells others of which mount this process is.
+    /// Tells other processes which mount this process belongs to.
     pub(super) _label: Option<OwnedFd>,
-    /// A digest of what it showed.
+    /// A digest of the dataset that the mount showed.
     pub(super) digest: [u8; DIGEST_BYTES],
     /// The socket of its metrics.
     pub(super) metrics: Option<Bound>,
 }
 
-/// The length of a digest of what a mount shows.
+/// The length of a digest of the dataset that a mount shows.
 pub(super) const DIGEST_BYTES: usize = 32;
 
-/// Changes with the layout of a message: another version does not understand it then, and does not go on with the mount.
+/// Changes with the layout of a message: another version then does not understand the message, and does not go on with the
+/// mount.
 const VERSION: u8 = 1;
 /// The message of a worker that is about to take the dead mount away.
 const TAKES_AWAY: &[u8] = b"away";
 /// A status is a line for people, which may be cut.
 const MAX_STATUS_BYTES: usize = 1000;
 
-/// What a message begins with; six texts follow, each ended by a zero byte. Versions before this one do not send the last two,
+/// The beginning of a message; six texts follow, each ended by a zero byte. Versions before this one do not send the last two,
 /// the ID of the mount and the file of the metrics' socket, and pass over them.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Head {
     version: u8,
-    /// 1: another process can go on with the mount.
+    /// 1 if another process can go on with the mount.
     has_granted: u8,
-    /// How many descriptors of the connection come with it.
+    /// How many descriptors of the connection come with the message.
     devices: [u8; 2],
     granted: Granted,
     digest: [u8; DIGEST_BYTES],
 }
 
-/// What is known of a mount.
+/// The known facts of a mount.
 pub(super) struct Told {
     pub(super) digest: [u8; DIGEST_BYTES],
-    /// `None`: no other process can go on with this mount; it can only be mounted anew.
+    /// `None` if no other process can go on with this mount: it can only be mounted anew.
     pub(super) handover: Option<Handover>,
     /// Without a device number if a process has taken the mount away, to make it anew.
     pub(super) made: Made,
-    /// What tells its connection from a later one of the same number; `None`: that is not known.
+    /// Tells its connection from a later one of the same number; `None` if the connection is not known.
     pub(super) connection: Option<u64>,
-    /// Descriptors were lost on the way: this process may not open so many files.
+    /// Whether descriptors were lost on the way, because this process may not open so many files.
     is_cut: bool,
-    /// Tells others of which mount this process is.
+    /// Tells other processes which mount this process belongs to.
     pub(super) _label: Option<OwnedFd>,
     pub(super) status: String,
-    /// `None`: the caller has mounted.
+    /// `None` if the caller has mounted.
     pub(super) directory: Option<PathBuf>,
     /// The socket of the metrics.
     pub(super) metrics: Option<Bound>,
@@ -84,12 +86,12 @@ struct Texts<'a> {
     socket_file: Option<FileId>,
 }
 
-/// Tells the supervisor that the dead mount is taken away: should this process fail now, nobody else has unmounted it.
+/// Tells the supervisor that the dead mount is taken away: should this process fail now, no user has unmounted it.
 pub(super) fn tell_of_taking_away(messages: &Messages) -> io::Result<()> {
     messages.send(TAKES_AWAY, &[])
 }
 
-/// Whether that is what a message says.
+/// Whether a message says that the dead mount is taken away.
 pub(super) fn takes_away(message: &Message) -> bool {
     message.bytes == TAKES_AWAY
 }
@@ -142,7 +144,7 @@ fn encode(
 }
 
 impl Told {
-    /// `None` if another version speaks.
+    /// Reads a message; `None` if it is of another version.
     pub(super) fn hear(message: Message) -> Option<Self> {
         let Message { bytes, mut descriptors } = message;
         let (head, texts) = Head::read_from_prefix(&bytes).ok()?;
@@ -164,7 +166,7 @@ impl Told {
             false => None,
         };
         let metrics = metrics.map(|socket| Bound { address, socket, file });
-        // With fewer, requests would be lost that were taken through the others.
+        // With fewer descriptors, requests would be lost that were taken through the others.
         let is_whole = descriptors.len() == devices && devices > 0 && head.has_granted == 1;
         let is_cut = descriptors.len() < devices;
         let handover = is_whole.then(|| Handover {
@@ -187,8 +189,8 @@ impl Told {
         })
     }
 
-    /// Takes over what of the descriptors was lost from what was known `before` of the same mount: the process that tells goes on
-    /// with the same ones. Says what is lost else.
+    /// Takes lost descriptors from the message `before` about the same mount: the process that tells goes on with the same
+    /// ones. Warns of the loss if there is no such message.
     pub(super) fn complete(&mut self, before: Option<Self>) {
         if !self.is_cut {
             return;
@@ -205,13 +207,13 @@ impl Told {
         }
     }
 
-    /// Tells another worker.
+    /// Sends the message to another worker.
     pub(super) fn send(&self, messages: &Messages) -> io::Result<()> {
         let (bytes, descriptors) = self.message();
         messages.send(&bytes, &descriptors)
     }
 
-    /// The message to another worker, and the descriptors that go with it: those of the connection, then the metrics'.
+    /// The message to another worker, and the descriptors that go with it: the connection's, then the metrics'.
     pub(super) fn message(&self) -> (Vec<u8>, Vec<BorrowedFd<'_>>) {
         let texts = Texts {
             made: &self.made,
@@ -228,10 +230,10 @@ impl Told {
         (bytes, descriptors)
     }
 
-    /// Where the mount is, for a process that has not made it.
+    /// The target of the mount, for a process that has not made it.
     ///
     /// # Errors
-    /// There is no descriptor left, or none was told.
+    /// There is no descriptor left, or the message had none.
     pub(super) fn target(&self) -> io::Result<Target> {
         if let Some(directory) = &self.directory {
             return Ok(Target::Directory(directory.clone()));
@@ -246,8 +248,8 @@ impl Told {
         self.made.device.is_empty()
     }
 
-    /// Removes the file of the metrics' socket: the mount has ended, and no process that serves it does that. `address`: what the
-    /// user has named. No other file is removed: a container may have taken over the process that told.
+    /// Removes the file of the metrics' socket, after the mount has ended without a process that does so. `address`: the
+    /// address that the user has named. No other file is removed: a container may have taken over the process that told.
     pub(super) fn remove_socket(&self, address: Option<&Address>) {
         if let (Some(bound), Some(address)) = (&self.metrics, address) {
             bound.remove(address);

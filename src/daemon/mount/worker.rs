@@ -18,26 +18,26 @@ use std::sync::Arc;
 /// The exit code of a worker that could not go on with a mount, but might at another time.
 pub(super) const TRY_AGAIN: u8 = 75;
 
-/// The exit code of one that was serving, and could not go on.
+/// The exit code of a worker that was serving, and could not go on.
 pub(super) const BROKE: u8 = 76;
 
-/// The exit code of one that could not open its source, since that is away for now: its store or file server does not answer.
+/// The exit code of a worker that could not open its source, since its store or file server does not answer for now.
 pub(super) const AWAY: u8 = 77;
 
-/// The exit code of one that has found its mount gone from another mount namespace, where its supervisor cannot look.
+/// The exit code of a worker whose mount has gone from another mount namespace, where its supervisor cannot look.
 pub(super) const GONE: u8 = 78;
 
-/// What a worker serves.
+/// The task of a worker.
 pub(super) struct Work<'a> {
     pub(super) request: &'a MountRequest,
     pub(super) target: Target,
-    /// `None`: it is the first.
+    /// `None` for the first worker.
     pub(super) told: Option<Told>,
     pub(super) is_daemon: bool,
     pub(super) caller: Caller,
 }
 
-/// Serves, and tells the supervisor of the mount. Gives the exit code.
+/// Serves, and tells the supervisor of the mount. Returns the exit code.
 ///
 /// # Errors
 /// The mount broke.
@@ -46,18 +46,18 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     let supervisor = messages.supervisor().map_err(|e| Failure::new(Exit::Mount, e))?;
     let is_first = told.is_none();
     if !is_first {
-        // Until the signal is handled it must not end this process.
+        // The signal must not end this process before it is handled.
         let _ = signal_hook::flag::register(SIGHUP, Arc::default());
     }
     let resumed = told.map_or_else(Resumed::default, |told| told.resumed(messages));
     let prepared = prepare(request, target, resumed, caller.end).map(|service| Service {
         supervisor: Some(supervisor),
-        // The manager keeps no mount of a daemon that has left it.
+        // The manager keeps no mount of a daemon that has left the manager.
         is_kept: !is_daemon && stored::is_possible(),
         ..service
     });
     let serving = prepared.and_then(Service::start).and_then(|serving| {
-        // For tests of a process that dies or hangs once it has mounted, before it has told of that.
+        // For tests of a process that dies or hangs when it has mounted, and before it has told of the mount.
         #[cfg(feature = "test-hooks")]
         super::prepare::wait_for_test("FFRFS_TEST_BEFORE_TELLING");
         match told::tell(messages, &serving) {
@@ -67,7 +67,7 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
                 Ok(serving)
             }
             Err(error) => {
-                // Nobody else knows of it.
+                // No other process knows of the mount.
                 if is_first {
                     serving.undo();
                 }
@@ -111,13 +111,13 @@ pub(super) fn work(work: Work<'_>, messages: &Messages) -> Result<u8, Failure> {
     }
 }
 
-/// The supervisor has died since it has started this process, which serves all the same.
+/// Goes on without the supervisor, which has died since it started this process.
 fn go_on_alone(serving: &Serving) {
     let target = &serving.target;
     tracing::warn!(
         "{target}: its supervisor has ended: nobody starts another process if this one dies"
     );
-    // Nobody else asks the kernel for what the process before this one had taken.
+    // No other process asks the kernel for the requests that the process before this one had taken.
     if serving.mounted.handover().is_some()
         && let Err(error) = serving.mounted.resend()
     {
@@ -125,10 +125,10 @@ fn go_on_alone(serving: &Serving) {
     }
 }
 
-/// The exit code for a failure that another process may not meet: what lacks now may be there then.
+/// The exit code for a failure that another process may not meet, as the missing resource may be there then.
 fn may_pass(failure: &Failure) -> Option<u8> {
     const LACKING: [i32; 4] = [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE];
-    /// What file servers and disks that are away give.
+    /// Errors of file servers and disks that are away.
     const UNREACHED: [i32; 14] = [
         libc::EIO,
         libc::ENXIO,
@@ -151,7 +151,8 @@ fn may_pass(failure: &Failure) -> Option<u8> {
         return Some(TRY_AGAIN);
     }
     let is_away = match failure.exit {
-        // Who was asked to end leaves it to the supervisor, which has been asked, too, or starts another one.
+        // A process that was asked to end leaves the mount to the supervisor, which has been asked, too, or starts another
+        // worker.
         Exit::Ok | Exit::Interrupted => return Some(TRY_AGAIN),
         Exit::Unreachable => true,
         Exit::Unreadable => {
@@ -167,7 +168,7 @@ fn may_pass(failure: &Failure) -> Option<u8> {
 /// log must have been started.
 ///
 /// # Errors
-/// What the supervisor told is not understood.
+/// The message of the supervisor is not understood.
 pub(super) fn inherited() -> Result<Option<(Messages, Told)>, Failure> {
     let failed = |error: io::Error| {
         Failure::new(Exit::Mount, error).context("what the supervisor of this mount has told")

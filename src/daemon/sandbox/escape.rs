@@ -1,4 +1,4 @@
-//! A daemon that behaves as if a container had taken it over, for the tests: it tries what it must not, and says how that
+//! A daemon that behaves as if a container had taken it over, for the tests: it tries forbidden actions, and logs how each
 //! ended. Only builds with the feature `test-hooks` have it.
 
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::Command;
 
-/// Names what is tried: `open`, `exec`, `connect`, `ptrace` and so on, with commas.
+/// Names the actions to try: `open`, `exec`, `connect`, `ptrace` and so on, with commas.
 const VARIABLE: &str = "FFRFS_TEST_ESCAPE";
 
-/// Tries what the variable names, on a thread of its own.
+/// Tries the actions that the variable names, on a thread of its own.
 pub(super) fn try_all() {
     let Ok(wanted) = std::env::var(VARIABLE) else { return };
     let tried = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! The confinement of the daemon: what a user asks for, and a process outside that does what the daemon then cannot do
-//! itself ([`Unmounter`]). What it may do is in `mount/rules.rs`.
+//! The confinement of the daemon: the user's choice, and a process outside that does what the confined daemon cannot do itself
+//! ([`Unmounter`]). The rights of the daemon are in `mount/rules.rs`.
 //!
 //! Imports from [`crate::io`].
 
@@ -12,16 +12,16 @@ pub(crate) use unmounter::{Unmounter, unmount_dead};
 /// Whether the daemon is confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Sandbox {
-    /// It is not.
+    /// The daemon is not confined.
     No,
-    /// As far as the kernel can.
+    /// The daemon is confined as far as the kernel can.
     #[default]
     Auto,
-    /// It mounts nothing unless the whole confinement holds.
+    /// The daemon mounts nothing unless the whole confinement holds.
     Strict,
 }
 
-/// Tries what the tests of the confinement ask for, in builds with the feature `test-hooks`.
+/// Tries the forbidden actions of the confinement's tests, in builds with the feature `test-hooks`.
 pub(crate) fn try_to_escape() {
     #[cfg(feature = "test-hooks")]
     escape::try_all();

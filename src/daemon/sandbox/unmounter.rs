@@ -1,5 +1,5 @@
-//! A process that stays outside of the confinement, to unmount: Landlock forbids that to all who are confined, and users other
-//! than root need fusermount3 for it. It has nothing but a socket to the daemon, and ends with it.
+//! A process that stays outside of the confinement, to unmount: Landlock forbids that to confined processes, and users other
+//! than root need fusermount3 for it. It has nothing but a socket to the daemon, and ends with the daemon.
 
 use crate::io::mount::mount_id::Made;
 use crate::io::mount::mounts;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// How long an unmount may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked: to unmount at once, or when nobody uses it any more, or that if it is dead. The device number of the mount
-/// follows, and behind a blank its ID.
+/// The questions: to unmount at once, or when no program uses the mount any more, or to detach it if it is dead. The device
+/// number of the mount follows, and behind a blank its ID.
 const WHOLE: u8 = b'w';
 const LAZY: u8 = b'l';
 const DEAD: u8 = b'd';
@@ -25,10 +25,10 @@ const ENTER: &[u8] = b"";
 pub(crate) struct Unmounter(Mutex<Helper>);
 
 impl Unmounter {
-    /// Starts the process, which can unmount what is on `target` and nothing else. `None` if there are threads
-    /// already, or after a warning.
+    /// Starts the process, which can unmount the mount on `target` and nothing else. `None` if there are threads already, or
+    /// after a warning.
     pub(crate) fn start(target: &Path, namespace: Option<&Path>) -> Option<Self> {
-        // It ends with the daemon: a signal to all processes of a service must leave it the time to unmount.
+        // The process ends with the daemon: a signal to all processes of a service must leave it the time to unmount.
         let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
         let before =
             signals.into_iter().collect::<SigSet>().thread_swap_mask(SigmaskHow::SIG_BLOCK);
@@ -45,7 +45,7 @@ impl Unmounter {
         let started = helper.and_then(|helper| {
             let Some(helper) = helper else { return Ok(None) };
             let unmounter = Self(Mutex::new(helper));
-            // At once: the process whose namespace it is may have ended when the mount ends.
+            // At once: the process of the namespace may have ended when the mount ends.
             unmounter.ask(ENTER).map(|()| Some(unmounter))
         });
         started.unwrap_or_else(|error| {
@@ -92,7 +92,7 @@ impl Unmounter {
     }
 }
 
-/// The answer of the process: the error number or 0, and a message that has no number.
+/// The answer of the process: the error number or 0, and the message of an error without a number.
 fn answer(done: io::Result<()>) -> Vec<u8> {
     match done {
         Ok(()) => 0_i32.to_le_bytes().to_vec(),
@@ -119,7 +119,7 @@ fn unmount(target: &Path, question: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Detaches what is on `target` if that is dead. Another mount must not be asked: perhaps it does not answer.
+/// Detaches the mount on `target` if it is dead. Another mount must not be asked: perhaps it does not answer.
 pub(crate) fn unmount_dead(target: &Path) -> io::Result<()> {
     match mounts::state(target) {
         Ok(mounts::State::Dead(_)) => mounts::unmount(target, true),

@@ -9,24 +9,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Looks that are kept: no screen has more columns.
+/// The most looks that are kept: no screen has more columns.
 const MAX_HISTORY: usize = 1024;
 
-/// What is known of a mount.
+/// The known figures of a mount.
 pub(crate) struct MountFigures {
     /// The mount point.
     pub(crate) point: String,
     pub(crate) info: MountInfo,
-    /// Since it was mounted.
+    /// The counters since the dataset was mounted.
     pub(crate) stats: Option<MountStats>,
-    /// Between the last two looks.
+    /// The counters between the last two looks.
     pub(crate) delta: MountStats,
     /// KB/s and files/s of each look, oldest first.
     pub(crate) kilobytes: VecDeque<u64>,
     pub(crate) files: VecDeque<u64>,
-    /// Bad samples, with what is wrong with them.
+    /// Bad samples, with the reasons.
     pub(crate) bad: Vec<String>,
-    /// Why it does not answer any more.
+    /// The reason why the mount does not answer any more.
     pub(crate) gone: Option<String>,
     pub(crate) answered_at: Instant,
 }
@@ -46,7 +46,7 @@ impl MountFigures {
         }
     }
 
-    /// Adds a look at the mount, or why there could be none.
+    /// Adds a look at the mount, or the reason why it failed.
     pub(crate) fn take(&mut self, sample: Result<Sample, String>) {
         self.answered_at = Instant::now();
         match sample {
@@ -79,12 +79,12 @@ impl MountFigures {
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
-    /// Samples whose beginning was read.
+    /// Samples a second whose beginning was read.
     pub(crate) fn files_a_second(&self) -> f64 {
         self.rate(self.delta.counters.first_reads)
     }
 
-    /// Requests of all kinds that a process waits for.
+    /// Requests a second, of all kinds that a process waits for.
     pub(crate) fn requests_a_second(&self) -> f64 {
         self.rate(requests(&self.delta))
     }

@@ -14,7 +14,7 @@ const MAX_BAD: usize = 100;
 pub(crate) struct Sample {
     pub(crate) info: MountInfo,
     pub(crate) stats: MountStats,
-    /// Names of bad samples with what is wrong with them, oldest first.
+    /// Names of bad samples with the reasons, oldest first.
     pub(crate) bad: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ fn sample(mount: &Live) -> Result<Sample, String> {
     })
 }
 
-/// `PATH REASON CONTAINER …`, set apart by tabs; of a whole container the path is `-`.
+/// Parses lines `PATH REASON CONTAINER …`, separated by tabs; the path of a whole container is `-`.
 fn bad(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let mut fields = line.split('\t');

@@ -12,17 +12,17 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that is there as a whole once it is finished.
+/// A trace file, which appears as a whole once it is finished.
 pub(crate) struct Chrome {
     file: BufWriter<NamedTempFile>,
     path: PathBuf,
     daemon: u32,
-    /// By thread and kind: until when each of the tracks is taken.
+    /// The time until which each track is taken, by thread and kind.
     tracks: HashMap<(u32, Kind), Vec<u64>>,
     is_empty: bool,
 }
 
-/// What lies on a track.
+/// The kind of the events on a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Requests,
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// Tracks are numbered from 1, each kind in a range of its own; 0 would be the process itself.
+    /// Tracks are numbered from 1, those of requests to stores in a range of their own; 0 would be the process itself.
     fn tid(self, track: usize) -> usize {
         track + 1 + if self == Self::Store { 1_000_000 } else { 0 }
     }
@@ -81,7 +81,7 @@ impl Chrome {
         })
     }
 
-    /// The first track of a thread that was free when the request came: on one track nothing overlaps.
+    /// The first track of a thread that was free when the request came: no two requests overlap on a track.
     fn track(&mut self, pid: u32, event: &TraceEvent) -> Result<usize, Failure> {
         let (kind, end) = (Kind::of(event), event.start_ns + event.duration_ns);
         let is_new_process = !self.tracks.keys().any(|(process, _)| *process == pid);

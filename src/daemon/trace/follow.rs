@@ -14,7 +14,7 @@ pub(crate) struct Follow {
     daemon: u32,
 }
 
-/// What has ended since the last page.
+/// The requests that have ended since the last page.
 pub(super) struct Page {
     pub(super) head: TraceHead,
     pub(super) events: Vec<TraceEvent>,
@@ -25,7 +25,7 @@ impl Follow {
     pub(crate) fn new(target: &Path) -> Result<Self, Failure> {
         let live = Live::at(target)?;
         let daemon = live.info()?.pid;
-        // Unlike that of every other reader, also in other namespaces.
+        // A name unlike that of every other reader, also in other namespaces.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let name = format!("trace.{}-{:x}", std::process::id(), now.as_nanos());
         let mut this = Self { live, name, daemon };
@@ -39,7 +39,7 @@ impl Follow {
         self.daemon
     }
 
-    /// What has ended since the last page.
+    /// The requests that have ended since the last page.
     pub(super) fn next(&mut self) -> Result<Page, Failure> {
         let path = self.live.path(&self.name);
         let text = self.live.read(&self.name);

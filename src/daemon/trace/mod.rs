@@ -1,4 +1,4 @@
-//! Recording what a mount answers: reads `/.ffrfs/trace`, and hands each request to a [`Sink`].
+//! Records the requests that a mount answers: reads `/.ffrfs/trace`, and hands each request to a [`Sink`].
 
 mod chrome;
 mod follow;
@@ -13,11 +13,11 @@ use crate::interrupt::Interrupt;
 use crate::vfs::TraceEvent;
 use std::time::{Duration, Instant};
 
-/// Between two pages of a mount that answers few requests.
+/// The pause between two pages of a mount that answers few requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Gives `sink` the requests that are `wanted`, until the time is over or the user interrupts. Gives how many
-/// requests were not recorded, because they came too fast.
+/// Gives `sink` the requests that are `wanted`, until the time is over or the user interrupts. Returns how many requests were
+/// not recorded, because they came too fast.
 ///
 /// # Errors
 /// The mount has gone: the sink is finished all the same. Or the sink cannot be written.

@@ -1,4 +1,4 @@
-//! Where recorded requests go.
+//! The destination of recorded requests.
 
 use crate::failure::Failure;
 use crate::vfs::TraceEvent;
@@ -6,13 +6,13 @@ use nix::errno::Errno;
 
 /// Takes the requests that are recorded.
 pub(crate) trait Sink {
-    /// A request; `epoch_unix_ns` is the time, in nanoseconds since 1970, from which its times count.
+    /// Takes a request; `epoch_unix_ns` is the time, in nanoseconds since 1970, from which its times count.
     fn take(&mut self, event: &TraceEvent, epoch_unix_ns: u64) -> Result<(), Failure>;
 
     /// Makes the requests so far visible.
     fn flush(&mut self) -> Result<(), Failure>;
 
-    /// No request follows.
+    /// Ends the recording: no request follows.
     fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 

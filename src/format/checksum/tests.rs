@@ -22,7 +22,7 @@ fn model(kind: ChecksumKind, bytes: &[u8]) -> u32 {
     match kind {
         ChecksumKind::Crc32 => bitwise(0xedb8_8320, bytes),
         ChecksumKind::Crc32c => crc32c(),
-        // As tensorflow's crc32c.h writes it, in twice the width.
+        // The mask of tensorflow's crc32c.h, computed in twice the width.
         ChecksumKind::MaskedCrc32c => {
             let twice = u64::from(crc32c()) * ((1 << 32) + 1);
             ((twice >> 15) + 0xa282_ead8) as u32

@@ -1,4 +1,4 @@
-//! Codecs of blocks, which know nothing of streams: all of a block is decoded at once, to as many bytes as somebody else says.
+//! Codecs of blocks, which know no streams: all of a block is decoded at once, to a length that the caller knows.
 
 use super::{zlib, zstd};
 use crate::format::counted;
@@ -28,7 +28,8 @@ pub(in crate::format) fn lz4(input: &[u8], out: &mut [u8]) -> Result<(), String>
     }
 }
 
-/// Decodes blocks of zstd and zlib one after the other: for small ones, it would take longer to make a decoder than to decode.
+/// Decodes blocks of zstd and zlib one after the other with the same decoders: making one takes longer than decoding a
+/// small block.
 #[derive(Default)]
 pub(in crate::format) struct Blocks {
     zstd: Option<zstd::Whole>,

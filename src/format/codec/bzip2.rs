@@ -5,9 +5,9 @@
 //! block, at any bit: 0x314159265359 | u32 CRC | …        the first bit of a byte is its highest
 //! ```
 //!
-//! libbz2 does not say where blocks begin. So the stored bits are searched for the magic numbers beside
-//! it: it is fed only up to such a place. As it gives a block's bytes only when it has all of its bits,
-//! and all of them before it reads on, the place is a block's end exactly if it has then given some.
+//! libbz2 does not say where blocks begin. So the stored bits are searched for magic numbers beside it, and it is fed only
+//! up to such a number. libbz2 gives a block's bytes only when it has all of the block's bits, and gives all of them before
+//! it reads on: so the number stands at a block's end exactly if libbz2 has given bytes by then.
 
 use super::{FOREIGN_CHECKPOINT, Phased, Place, Step};
 use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
@@ -18,9 +18,9 @@ const END_MAGIC: u64 = 0x1772_4538_5090;
 const MAGIC_BITS: u32 = 48;
 const MAGIC_MASK: u64 = (1 << MAGIC_BITS) - 1;
 const MARK_BITS: usize = 80;
-/// A magic number and the CRC behind it, and the bits before them in their first byte.
+/// Bytes that hold a magic number and the CRC behind it, also if they begin within a byte.
 const MARK_BYTES: usize = 11;
-/// So many bytes are searched before they are decoded.
+/// Bytes that are searched before they are decoded.
 const QUEUE_BYTES: usize = 16 << 10;
 
 pub(super) struct Bzip2 {
@@ -31,13 +31,13 @@ pub(super) struct Bzip2 {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
-    /// Where a stream begins, the first or another one.
+    /// At the beginning of a stream, the first or another one.
     Between {
         is_first: bool,
     },
-    /// Behind so many bytes of a stream's header.
+    /// Behind this number of bytes of a stream's header.
     Head(usize),
-    /// Where a magic number must stand: at this bit of the queue.
+    /// At this bit of the queue, where a magic number must stand.
     Mark(usize),
     /// Within a block.
     Block,
@@ -48,18 +48,18 @@ enum Phase {
 struct Stream {
     core: Decompress,
     level: u8,
-    /// Stored bytes that were taken, from a byte on that has not been decoded, or not long ago.
+    /// Stored bytes that were taken, from a byte on that was not decoded yet, or was decoded recently.
     queue: Vec<u8>,
-    /// So many bits of each queued byte belong to what is decoded before it.
+    /// The number of high bits of each queued byte that belong to the staged byte before it.
     shift: u32,
-    /// So many bytes of the queue were staged.
+    /// The number of queued bytes that were staged.
     fed: usize,
-    /// What is being decoded: queued bytes, shifted.
+    /// The bytes that are being decoded: queued bytes, shifted.
     staged: Vec<u8>,
     staged_at: usize,
     /// The last 64 bits of the queue.
     last_bits: u64,
-    /// A magic number: at this bit of the queue.
+    /// The bit of the queue at which a magic number begins, if one was found.
     found: Option<usize>,
     /// Whether this block has given a byte.
     has_given: bool,
@@ -96,14 +96,14 @@ impl Stream {
         self.last_bits = self.last_bits << 8 | u64::from(byte);
     }
 
-    /// The magic number that ends in the last byte, if one does: at which bit it begins.
+    /// The bit at which a magic number begins that ends in the last byte, if there is one.
     fn find(&self) -> Option<usize> {
         let is_magic = |bits| bits == BLOCK_MAGIC || bits == END_MAGIC;
         let behind = (0..8_u32).find(|&k| is_magic(self.last_bits >> k & MAGIC_MASK))?;
         self.queued_bits().checked_sub(behind.saturating_add(MAGIC_BITS) as usize)
     }
 
-    /// The 80 bits from there on: a magic number and a checksum. `None`: not all of them are here.
+    /// The magic number and the checksum in the 80 bits from `at_bit` on. `None` if not all of these bits are queued.
     fn mark(&self, at_bit: usize) -> Option<(u64, u32)> {
         if self.queued_bits() < at_bit.checked_add(MARK_BITS)? {
             return None;
@@ -116,13 +116,13 @@ impl Stream {
         Some(((bits >> 32) as u64 & MAGIC_MASK, bits as u32))
     }
 
-    /// Stages what is known to lie before the next magic number. False: nothing does.
+    /// Stages the bytes that are known to lie before the next magic number. Returns false if there are no such bytes.
     fn stage(&mut self) -> bool {
         if self.found.is_none() {
             self.queue.drain(..self.fed.min(self.queue.len()));
             self.fed = 0;
         }
-        // One that begins later is not seen yet.
+        // A magic number that begins later is not complete yet.
         let behind = self.queued_bits().saturating_sub(MAGIC_BITS as usize);
         let bits = self.found.unwrap_or(behind).saturating_sub(self.shift as usize);
         let end = if self.found.is_some() { bits.div_ceil(8) } else { bits / 8 };
@@ -136,7 +136,7 @@ impl Stream {
         !self.staged.is_empty()
     }
 
-    /// Decodes what is staged. False: nothing came of it, though there was room.
+    /// Decodes staged bytes. Returns false if no byte was taken or given, though there was room.
     fn decode(&mut self, step: &mut Step) -> Result<bool, String> {
         let before = (self.core.total_in(), self.core.total_out());
         let input = self.staged.get(self.staged_at..).unwrap_or_default();
@@ -199,14 +199,14 @@ impl Bzip2 {
         if stream.decode(step)? || stream.stage() {
             return Ok(true);
         }
-        // All that is staged was decoded, and all that came of it was given.
+        // All staged bytes were decoded, and all of the decoded bytes were given.
         if let Some(at_bit) = stream.found {
             if stream.has_given {
                 self.phase = Phase::Mark(at_bit);
-                // A step that does nothing would look like a decoder that is stuck.
+                // A step without progress would look like a decoder that is stuck.
                 return Ok(step.done == Progress::default());
             }
-            // Bits within a block that only look like the number.
+            // Bits within a block that only look like a magic number.
             stream.found = None;
             return Ok(true);
         }

@@ -10,7 +10,7 @@ use miniz_oxide::inflate::core::inflate_flags::{
 };
 use miniz_oxide::inflate::core::{BlockBoundaryState, DecompressorOxide, decompress};
 
-/// How far back deflate refers.
+/// The largest distance that deflate refers back.
 pub(super) const WINDOW_BYTES: usize = 32 << 10;
 /// A power of two (its length is a mask), a few times the window.
 const RING_BYTES: usize = 128 << 10;
@@ -26,7 +26,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// libdeflate says only that something is wrong; the other decoder may know what.
+/// Finds the error with the other decoder: libdeflate says only that the stream is damaged.
 fn explain(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     fill(&mut Inflate::new(None)?, input, out)?;
     Err("the deflate stream is damaged".to_owned())
@@ -35,15 +35,15 @@ fn explain(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 /// Deflate step by step. Checkpoints between blocks: the bits left of the last byte, and the window.
 pub(super) struct Inflate {
     core: Box<DecompressorOxide>,
-    /// What was decoded last, so that it can be referred to. It is filled up to `end`, and what lies in
-    /// `start..end` has not been given yet.
+    /// The bytes that were decoded last, to which deflate may refer. The ring is filled up to `end`, and the bytes in
+    /// `start..end` have not been given yet.
     ring: Box<[u8]>,
     start: usize,
     end: usize,
     boundary: Option<BlockBoundaryState>,
     is_done: bool,
     place: Place,
-    /// All that was ever decoded or taken over, up to the window's size.
+    /// The number of bytes that were ever decoded, or taken over from a checkpoint, up to the window's size.
     window_bytes: usize,
 }
 
@@ -78,7 +78,7 @@ impl Inflate {
         self.end = window.len();
     }
 
-    /// What a checkpoint here must hold.
+    /// The state of a checkpoint here.
     pub(super) fn state(&self) -> Option<Vec<u8>> {
         let boundary = self.boundary.as_ref().filter(|_| self.is_at_boundary())?;
         let mut window = Vec::with_capacity(self.window_bytes);
@@ -99,7 +99,7 @@ impl Inflate {
         self.start = self.start.saturating_add(step.copy(pending));
     }
 
-    /// Decodes as much as the ring takes. False: more input is needed.
+    /// Decodes as many bytes as the ring takes. Returns false if more input is needed.
     fn advance(&mut self, step: &mut Step) -> Result<bool, String> {
         if self.end == RING_BYTES {
             (self.start, self.end) = (0, 0);
@@ -124,7 +124,8 @@ impl Inflate {
 }
 
 impl Inflate {
-    /// One step of the stream around this one; shows `check` what was decoded. True: deflate's stream has ended.
+    /// Makes one step for the stream around this one, and shows `check` the decoded bytes. Returns true if the deflate
+    /// stream has ended.
     pub(super) fn step(
         &mut self,
         step: &mut Step,
@@ -172,13 +173,13 @@ impl Decoder for Inflate {
     }
 }
 
-/// What must be known between two blocks.
+/// The state of the decoder between two blocks.
 pub(super) struct State {
-    /// So many bits of the last byte taken belong to what follows …
+    /// The number of bits of the last byte taken that belong to the next block …
     pub(super) num_bits: u8,
-    /// … these.
+    /// … and these bits.
     pub(super) bit_buf: u8,
-    /// What was decoded before, up to 32 KiB.
+    /// The last bytes decoded before, up to 32 KiB.
     pub(super) window: Vec<u8>,
 }
 

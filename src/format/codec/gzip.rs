@@ -5,7 +5,7 @@ use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
 use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use libdeflater::Decompressor;
 
-/// A header is no longer than this (its name and comment have no limit of their own).
+/// The most bytes of a header (its name and comment have no limit of their own).
 const MAX_HEADER_BYTES: usize = 256 << 10;
 const TRAILER_BYTES: usize = 8;
 /// The shortest member: header, one empty block, trailer.
@@ -17,13 +17,13 @@ const HAS_NAME: u8 = 8;
 const HAS_COMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// One member, as most files are, goes the fast way.
+/// Decodes all members: a single one, as in most files, the fast way.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let trailer = input.last_chunk::<TRAILER_BYTES>().filter(|_| input.len() >= MIN_MEMBER_BYTES);
     if let Some(&[a, b, c, d, size @ ..]) = trailer
         && u64::from(u32::from_le_bytes(size)) == out.len() as u64
         && Decompressor::new().gzip_decompress(input, out) == Ok(out.len())
-        // It was this member's trailer: nothing follows.
+        // The trailer is this member's: no bytes follow.
         && crc32fast::hash(out) == u32::from_le_bytes([a, b, c, d])
     {
         return Ok(());
@@ -31,8 +31,8 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     fill(&mut Gzip::new(None)?, input, out)
 }
 
-/// The part of one member's deflate stream that the bytes between two checkpoints begin with, and the
-/// states of deflate at its ends. `None`: the part is not that simple.
+/// The part of one member's deflate stream that the bytes between two checkpoints begin with, and the states of deflate at
+/// its ends. `None` if the part is not that simple.
 pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> {
     let (stored, state) = match part.state {
         None | Some([AT_MEMBER]) => (part.stored.get(header_bytes(part.stored)?..)?, None),
@@ -49,17 +49,17 @@ fn header_bytes(bytes: &[u8]) -> Option<usize> {
     Head::read(bytes).map(|head| head.bytes.len())
 }
 
-/// What a member says of the file that it was made from.
+/// Facts that a member stores about the file that it was made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GzipHeader {
     /// The file's name, in Latin-1 as a rule, if it was stored.
     pub name: Option<Vec<u8>>,
-    /// When it was modified, in seconds since 1970; `None` if it was not stored.
+    /// Time of the file's last modification, in seconds since 1970; `None` if it was not stored.
     pub modified: Option<u32>,
 }
 
 impl GzipHeader {
-    /// Reads the header that `bytes` begin with. `None`: there is none, or it does not end within them.
+    /// Reads the header that `bytes` begin with. `None` if there is no header, or it does not end within `bytes`.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         Head::read(bytes).map(Head::summary)
@@ -79,7 +79,7 @@ enum Part {
     #[default]
     Fixed,
     ExtraLength,
-    /// Up to so many bytes of the header.
+    /// Up to this byte of the header.
     Extra(usize),
     Name,
     Comment,
@@ -99,7 +99,7 @@ impl Head {
         None
     }
 
-    /// Takes one byte; true when it was the last one.
+    /// Takes one byte. Returns true if it was the last one.
     fn take(&mut self, byte: u8) -> Result<bool, String> {
         self.bytes.push(byte);
         let length = self.bytes.len();
@@ -142,7 +142,7 @@ impl Head {
         }
     }
 
-    /// Goes on to a part, or to the first one behind it that there is.
+    /// Goes on to a part, or to the first part behind it that the header has.
     fn enter(&mut self, part: Part) {
         let flags = self.flags();
         let crc = Part::Crc(self.bytes.len().saturating_add(2));
@@ -163,7 +163,7 @@ impl Head {
         }
     }
 
-    /// It is the lower half of the CRC-32 of what stands before it.
+    /// Compares the header's checksum: the lower half of the CRC-32 of all bytes before it.
     fn check_crc(&mut self) -> Result<(), String> {
         let Some((before, crc)) = self.bytes.split_last_chunk() else { return Ok(()) };
         self.part = Part::End;
@@ -202,16 +202,17 @@ enum Phase {
 
 struct Body {
     inflate: Inflate,
-    /// Of what this member has given; it also counts it.
+    /// CRC-32 and number of the bytes that this member has given.
     crc: crc32fast::Hasher,
     length_bytes: u64,
 }
 
-/// A checkpoint's state begins with one of these: between members …
+/// The first byte of a checkpoint's state between members.
 const AT_MEMBER: u8 = 0;
-/// … or in one: CRC-32 and length of what it has given, then deflate's own state.
+/// The first byte of a checkpoint's state in a member: CRC-32 and length of the bytes that the member has given follow,
+/// then deflate's own state.
 const IN_MEMBER: u8 = 1;
-/// That, CRC-32 and length.
+/// The length of that byte, CRC-32 and length.
 const STATE_BYTES: usize = 13;
 
 impl Gzip {
@@ -246,7 +247,7 @@ impl Body {
         })
     }
 
-    /// True: the deflate stream has ended.
+    /// Returns true if the deflate stream has ended.
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String> {
         let Self { inflate, crc, length_bytes } = self;
         inflate.step(step, is_last, |decoded| {

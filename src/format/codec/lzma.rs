@@ -6,10 +6,10 @@ use crate::format::{Checkpoint, DecodeError, Decoder, Progress};
 use liblzma::stream::{Action, Error, Status, Stream};
 
 const HEAD_BYTES: usize = 9;
-/// liblzma's own needs beside the dictionary.
+/// Memory that liblzma needs beside the dictionary.
 const OWN_BYTES: u64 = 1 << 20;
 
-/// A window larger than the output is never needed, so hostile claims cost nothing.
+/// Decodes all of `input`. A window larger than the output is never needed, so hostile claims cost no memory.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let size_bytes = Some(out.len() as u64);
     fill(&mut Lzma { size_bytes, ..Lzma::new(None)? }, input, out)
@@ -18,7 +18,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
 pub(super) struct Lzma {
     core: Option<Stream>,
     head: Vec<u8>,
-    /// Of all that will be decoded, if it is known.
+    /// The number of all decoded bytes, if it is known.
     size_bytes: Option<u64>,
     is_done: bool,
 }
@@ -31,7 +31,7 @@ impl Lzma {
         }
     }
 
-    /// The header as `.lzma` files have it; its size says "unknown" where it is.
+    /// Begins with a header as `.lzma` files have it; it says "unknown" if the size is not known.
     fn begin(&self) -> Result<Stream, String> {
         let [_, _, 5, 0, flags, dictionary @ ..] = self.head.as_slice() else {
             return Err("this is not an LZMA header as zip stores it".to_owned());
@@ -45,7 +45,7 @@ impl Lzma {
         head.extend_from_slice(&self.size_bytes.unwrap_or(u64::MAX).to_le_bytes());
         let memory_bytes = MAX_WINDOW_BYTES.saturating_add(OWN_BYTES);
         let mut core = Stream::new_lzma_decoder(memory_bytes).map_err(|e| damaged(&e))?;
-        // Without room for output it would not even read that.
+        // Without room for output, liblzma would not even read the header.
         core.process(&head, &mut [0], Action::Run).map_err(|e| damaged(&e))?;
         Ok(core)
     }
@@ -77,7 +77,7 @@ impl Decoder for Lzma {
         self.core = Some(core);
         step.done.is_end = self.is_done;
         let is_stuck = step.done == Progress::default() && !step.output.is_empty();
-        // Without an end marker and a known size, the end is where there is no more.
+        // Without an end marker and a known size, the stream ends where the input ends.
         if is_stuck && is_last && self.size_bytes.is_none() && step.rest().is_empty() {
             step.done.is_end = true;
         }

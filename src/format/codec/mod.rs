@@ -1,5 +1,5 @@
 //! Compressed bytes → bytes: one file for each codec, which decodes all at once ([`decode`]) and step by step
-//! ([`decoder`]). No memory is taken because the input claims to need it, beyond [`MAX_WINDOW_BYTES`].
+//! ([`decoder`]). No claim of the input makes a decoder take more memory than [`MAX_WINDOW_BYTES`].
 
 pub(super) mod block;
 mod bzip2;
@@ -24,11 +24,11 @@ pub(super) use zlib::is_header as is_zlib_header;
 use super::{Checkpoint, DecodeError, Decoder, Progress};
 use crate::format::counted;
 
-/// The largest window (dictionary) that a stream may ask for, in bytes: what `zstd --ultra` and `xz -9e`
-/// need at most. More (`--long=28`, `dict=256MiB`) is refused: concurrent readers have one each.
+/// The largest window (dictionary) that a stream may ask for, in bytes: the most that `zstd --ultra` and `xz -9e` need. A
+/// larger one (`--long=28`, `dict=256MiB`) is refused: each of many concurrent readers has a window.
 pub const MAX_WINDOW_BYTES: u64 = 128 << 20;
 
-/// How bytes are compressed.
+/// A way in which bytes are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// Raw deflate, RFC 1951.
@@ -52,7 +52,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// What people call it.
+    /// The usual name of the codec.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Codec {
 /// Decodes all of `input`; fills `out` exactly. The format's own checksums are verified.
 ///
 /// # Errors
-/// The input is no such encoding, or one of fewer or more bytes.
+/// The input is no such encoding, or decodes to fewer or more bytes.
 pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> {
     match codec {
         Codec::Deflate => deflate::decode(input, out),
@@ -88,8 +88,8 @@ pub fn decode(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), String> 
     }
 }
 
-/// A decoder that goes step by step, from the start or from a checkpoint that an earlier one gave.
-/// `None`: this codec can be decoded only whole.
+/// A decoder that decodes step by step, from the start or from a checkpoint that an earlier decoder gave. `None` if this
+/// codec can only decode a whole stream.
 ///
 /// # Errors
 /// The checkpoint is not of this codec.
@@ -110,7 +110,7 @@ pub fn decoder(
     }))
 }
 
-/// Fills `out` with what `decoder` gives for all of `input`, and sees that the stream ends there.
+/// Fills `out` with the decoded bytes of `input`, and checks that the stream ends with them.
 fn fill(decoder: &mut dyn Decoder, mut input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let wanted = out.len();
     let mut left = out;
@@ -136,7 +136,7 @@ fn fill(decoder: &mut dyn Decoder, mut input: &[u8], out: &mut [u8]) -> Result<(
     }
 }
 
-/// Where a decoder is: what all of them count.
+/// The place of a decoder in the stored and the decoded bytes, which every decoder counts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     stored_bytes: u64,
@@ -162,7 +162,7 @@ impl Place {
     }
 }
 
-/// What a decoder takes from and fills in one step.
+/// Input and output of one step of a decoder.
 struct Step<'a> {
     input: &'a [u8],
     output: &'a mut [u8],
@@ -174,12 +174,12 @@ impl<'a> Step<'a> {
         Self { input, output, done: Progress::default() }
     }
 
-    /// What has not been taken yet.
+    /// The input that has not been taken yet.
     fn rest(&self) -> &'a [u8] {
         self.input.get(self.done.taken..).unwrap_or_default()
     }
 
-    /// What has not been filled yet.
+    /// The output that has not been filled yet.
     fn room(&mut self) -> &mut [u8] {
         self.output.get_mut(self.done.given..).unwrap_or_default()
     }
@@ -208,7 +208,7 @@ impl<'a> Step<'a> {
         length
     }
 
-    /// What is to be done when a decoder can go no further; an error if more input will not come.
+    /// The result of a step when a decoder can go no further; an error if no more input will come.
     fn starved(&mut self, is_last: bool) -> Result<Progress, DecodeError> {
         if is_last && self.rest().is_empty() && self.done == Progress::default() {
             return Err(ENDS_EARLY.into());
@@ -219,7 +219,7 @@ impl<'a> Step<'a> {
 
 /// A decoder that goes on by phases.
 trait Phased {
-    /// Goes on within a phase; false: more input is needed, or room for output, or a checkpoint is reached.
+    /// Goes on within a phase. Returns false if more input is needed, or room for output, or a checkpoint is reached.
     fn advance(&mut self, step: &mut Step, is_last: bool) -> Result<bool, String>;
 
     /// Whether the stream has ended.
@@ -248,12 +248,12 @@ trait Phased {
 /// The bytes between two checkpoints, and the states of the decoder there.
 struct Part<'a> {
     stored: &'a [u8],
-    /// `None`: the stream's start.
+    /// The state at the beginning; `None` at the stream's start.
     state: Option<&'a [u8]>,
-    /// `None`: the stream's end.
+    /// The state at the end; `None` at the stream's end.
     next: Option<&'a [u8]>,
 }
 
-/// What every decoder says when the input ends where the stream does not.
+/// The error of every decoder if the input ends before the stream.
 pub(super) const ENDS_EARLY: &str = "the stored bytes end early";
 const FOREIGN_CHECKPOINT: &str = "this is not a checkpoint of this codec";

@@ -1,7 +1,7 @@
-//! Decoding from one checkpoint to the next. For deflate, libdeflate does it: two to three times as fast
-//! as the decoder that can stop and go on, but it cannot begin with a window, or within a byte. So the part
-//! is made a stream of its own: a stored block that is the window, empty blocks of as many bits as bring
-//! the first bit to where it was in its byte, the part's own blocks, and an empty last block.
+//! Decoding from one checkpoint to the next. For deflate, libdeflate does it: two to three times as fast as the decoder
+//! that can stop and go on, but it cannot begin with a window, or within a byte. So the part is made a stream of its own: a
+//! stored block that holds the window, empty blocks with as many bits as bring the first bit to its place in its byte, the
+//! part's own blocks, and an empty last block.
 
 use super::deflate::{self, State, WINDOW_BYTES};
 use super::{Codec, Part, decoder, gzip, zlib};
@@ -9,16 +9,16 @@ use crate::format::counted;
 use crate::format::{Checkpoint, Progress};
 use libdeflater::Decompressor;
 
-/// An empty block of fixed codes: it is not the last one, fixed codes, end of block. The lowest bit first.
+/// An empty block of fixed codes that is not the last one: its bits, the lowest first, and their number.
 const EMPTY: (u128, u32) = (0b010, 10);
-/// The same as the last block.
+/// The same block as the last one.
 const EMPTY_LAST: (u128, u32) = (0b011, 10);
 
-/// Decodes from `from` (the start, if `None`) to the next checkpoint, whose state is `next` (to the end,
-/// if `None`). `stored` is exactly what lies between them; fills `out`.
+/// Decodes from `from` (the start, if `None`) to the next checkpoint, whose state is `next` (to the end, if `None`).
+/// `stored` has exactly the bytes between them; fills `out`.
 ///
 /// # Errors
-/// The stored bytes are no encoding of so many bytes.
+/// The stored bytes are no encoding of `out.len()` bytes.
 pub(in crate::format) fn decode_part(
     codec: Codec,
     from: Option<&Checkpoint>,
@@ -46,7 +46,7 @@ pub(in crate::format) fn decode_part(
     Ok(())
 }
 
-/// `None`: this way did not succeed, which says nothing about the bytes.
+/// Decodes with libdeflate. `None` if this way does not succeed, which says nothing about the bytes.
 pub(in crate::format) fn quick(
     codec: Codec,
     from: Option<&Checkpoint>,
@@ -84,8 +84,8 @@ pub(in crate::format) fn quick(
     Some(())
 }
 
-/// `last_bits`: so many bits of the last byte belong to what follows, and no block is the last one; `None`:
-/// the part has a last block.
+/// The part as a stream of its own. `last_bits`: the number of bits of the last byte that belong to the next part, if no
+/// block is the last one; `None` if the part has a last block.
 fn whole_stream(state: &State, stored: &[u8], last_bits: Option<u8>) -> Option<Vec<u8>> {
     let mut bits = Bits { bytes: Vec::new(), pending: 0, pending_bits: 0 };
     bits.bytes.try_reserve(stored.len().checked_add(WINDOW_BYTES)?.checked_add(64)?).ok()?;
@@ -120,7 +120,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Appends bits: which, and how many.
+    /// Appends the lowest `count` bits of `bits`.
     fn push(&mut self, (bits, count): (u128, u32)) {
         let mask = 1_u128.checked_shl(count).unwrap_or(0).wrapping_sub(1);
         self.pending |= (bits & mask) << self.pending_bits;

@@ -1,11 +1,12 @@
-//! PPMd version I revision 1, zip's method 98 (APPNOTE 5.10): order − 1 in 4 bits, MiB of memory − 1 in 8
-//! bits, and what to do when that is used up in 4 bits, little-endian; then the coded bytes.
+//! PPMd version I revision 1, zip's method 98 (APPNOTE 5.10): order − 1 in 4 bits, MiB of memory − 1 in 8 bits, and in 4
+//! bits the method that restores a model whose memory is used up, little-endian; then the coded bytes.
 
 use super::{ENDS_EARLY, MAX_WINDOW_BYTES};
 use ppmd_rust::{Ppmd8Decoder, RestoreMethod};
 use std::io::Read;
 
-/// The model's memory is filled with zeros first, so what is claimed is what is taken: there is a limit.
+/// Decodes all of `input`. All memory that the input claims is taken, as it is filled with zeros first: so there is a
+/// limit.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let Some((head, coded)) = input.split_first_chunk() else { return Err(ENDS_EARLY.to_owned()) };
     let head = u16::from_le_bytes(*head);

@@ -20,7 +20,7 @@ fn deflated(data: &[u8]) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec(data, 6)
 }
 
-/// Codes without repeats: those are where deflate64 is no deflate.
+/// Deflate codes without repeats, as only the repeats of deflate64 differ.
 fn deflated64(data: &[u8]) -> Vec<u8> {
     use miniz_oxide::deflate::core::{
         CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
@@ -132,7 +132,7 @@ fn in_steps(
     drive(decoder(codec, from)?.unwrap().as_mut(), from, stored, (piece, room))
 }
 
-/// The same with any decoder, which begins at `from`.
+/// As `in_steps`, with any decoder, which begins at `from`.
 pub(in crate::format) fn drive(
     decoder: &mut dyn Decoder,
     from: Option<&Checkpoint>,
@@ -260,7 +260,7 @@ proptest::proptest! {
 fn other_lengths_are_an_error_that_names_them() {
     let data = text(5000);
     for (codec, stored) in streams(&data) {
-        // PPMd has no end of its own.
+        // A PPMd stream does not mark its end.
         if codec != Codec::Ppmd {
             for length in [0, 4999, 5001] {
                 let error = decode(codec, &stored, &mut vec![0; length]);
@@ -286,13 +286,13 @@ fn windows_over_the_limit_are_refused_by_name() {
     assert!(error.contains("128 MiB"), "{error}");
     let error = decode(Codec::Ppmd, &[0xf5, 0x0f, 0, 0, 0, 0, 0], &mut [0; 3]).unwrap_err();
     assert!(error.contains("128 MiB"), "{error}");
-    // Whole, three bytes need no such window.
+    // Decoded as a whole, three bytes need no such window.
     assert_eq!(decode(Codec::Lzma, &lzma, &mut [0; 3]), Ok(()));
 }
 
 #[test]
 fn deflate64_has_long_matches_of_its_own() {
-    // Fixed codes: "a", length 285 with 16 more bits (3 + 997), distance 1, the end. From the lowest bit.
+    // Fixed codes, the lowest bit first: "a", length 285 with 16 more bits (3 + 997), distance 1, the end.
     let code = |bits: u32, count: u32| (0..count).rev().map(move |i| bits >> i & 1);
     let extra = (0..16).map(|i| 997_u32 >> i & 1);
     let bits: Vec<u32> = [1, 1, 0]

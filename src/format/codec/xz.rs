@@ -1,5 +1,5 @@
-//! `.xz` (the .xz file format 1.2.1) by liblzma. Checkpoints between blocks: what liblzma cannot be asked for,
-//! so the frame of the file is followed beside it, and it is given a stream header of its own there.
+//! `.xz` (the .xz file format 1.2.1) by liblzma. Checkpoints between blocks: liblzma does not tell them, so the frame of
+//! the file is followed beside it, and a decoder that begins at a checkpoint is given a stream header of its own.
 //!
 //! ```text
 //! stream header (12) | blocks | index | stream footer (12) | padding of 4 n zeros | next stream …
@@ -13,20 +13,20 @@ use liblzma::stream::Stream;
 
 const MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 const FOOTER_BYTES: u64 = 12;
-/// liblzma's own needs beside the dictionary.
+/// Memory that liblzma needs beside the dictionary.
 const OWN_BYTES: u64 = 1 << 20;
-/// The length of the check that each of the sixteen kinds has (section 2.1.1.2).
+/// The length of each of the sixteen kinds of check (section 2.1.1.2).
 const CHECK_BYTES: [u8; 16] = [0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64];
 
 pub(super) struct Xz {
     core: Option<Stream>,
     frame: Frame,
-    /// The stream was not seen from its start, so liblzma would not agree with its index.
+    /// Whether decoding began behind the stream's start, so that liblzma would not agree with the stream's index.
     is_resumed: bool,
     place: Place,
 }
 
-/// Where in the file's structure a decoder is.
+/// The place of a decoder in the file's structure.
 #[derive(Default)]
 struct Frame {
     at: At,
@@ -45,27 +45,27 @@ enum At {
     /// Behind a stream.
     Between,
     StreamHeader,
-    /// Where a block or the index begins.
+    /// At the beginning of a block or of the index.
     Block,
-    /// So many bytes of a block's header.
+    /// Bytes left of a block's header.
     BlockHeader(u64),
     /// An LZMA2 chunk's header.
     Chunk,
-    /// So many bytes of a chunk.
+    /// Bytes left of a chunk.
     ChunkData(u64),
-    /// So many bytes of padding and check behind the chunks.
+    /// Bytes left of padding and check behind the chunks.
     BlockEnd(u64),
     /// The number of records, so far, and the bits seen.
     IndexCount(u64, u32),
-    /// So many numbers.
+    /// Numbers left in the records.
     IndexRecords(u64),
-    /// So many bytes of padding, checksum and footer.
+    /// Bytes left of padding, checksum and footer.
     IndexEnd(u64),
     End,
 }
 
 impl Frame {
-    /// So many bytes, at most, belong to the part that the decoder is in.
+    /// The most bytes that are left of the part that the decoder is in.
     fn part_left(&self) -> u64 {
         match self.at {
             At::BlockHeader(left) | At::ChunkData(left) => left,
@@ -75,7 +75,7 @@ impl Frame {
         }
     }
 
-    /// Goes on behind `bytes`, of which there are not more than [`Frame::part_left`].
+    /// Goes on behind `bytes`, which are no more than [`Frame::part_left`].
     fn pass(&mut self, bytes: &[u8]) -> Result<(), String> {
         let length = bytes.len() as u64;
         let Some(&byte) = bytes.first() else { return Ok(()) };
@@ -121,7 +121,7 @@ impl Frame {
         Ok(())
     }
 
-    /// LZMA2: a control byte, 2 to 5 more, data of the length that they say.
+    /// Takes a byte of a chunk's header. LZMA2: a control byte, 2 to 5 more, data of the length that these bytes give.
     fn chunk(&mut self, byte: u8) -> Result<(), String> {
         self.field.push(byte);
         let number = |a: u8, b: u8| u64::from(u16::from_be_bytes([a, b])).saturating_add(1);

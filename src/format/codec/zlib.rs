@@ -1,5 +1,5 @@
-//! zlib streams (RFC 1950): deflate between two bytes of header and the Adler-32 of what it decodes to. Checkpoints
-//! between deflate's blocks.
+//! zlib streams (RFC 1950): deflate between two bytes of header and the Adler-32 of the decoded bytes. Checkpoints between
+//! deflate's blocks.
 
 use super::deflate::Inflate;
 use super::{FOREIGN_CHECKPOINT, Part as StreamPart, Phased, Place, Step, fill};
@@ -8,13 +8,13 @@ use libdeflater::Decompressor;
 
 const HEADER_BYTES: usize = 2;
 const TRAILER_BYTES: usize = 4;
-/// In a checkpoint's state: the Adler-32 before it.
+/// The length of the Adler-32 with which a checkpoint's state begins.
 const STATE_BYTES: usize = 4;
 const MODULUS: u32 = 65_521;
-/// So many bytes can be added up before 32 bits overflow.
+/// Bytes that can be added up before 32 bits overflow.
 const CHUNK_BYTES: usize = 5552;
 
-/// Whether a stream begins so: deflate, a window of 32 KiB, no dictionary.
+/// Whether `bytes` begin as a stream: deflate, a window of 32 KiB, no dictionary.
 pub(in crate::format) fn is_header(bytes: &[u8]) -> bool {
     let Some(&header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     let [method, flags] = header;
@@ -33,7 +33,7 @@ impl Whole {
         if self.0.zlib_decompress(input, out) == Ok(out.len()) {
             return Ok(());
         }
-        // The other decoder says what is wrong.
+        // The other decoder finds the error.
         fill(&mut Zlib::new(None)?, input, out)
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn deflate_part<'a>(part: &StreamPart<'a>) -> Option<StreamPart<'a>> 
 pub(super) struct Zlib {
     phase: Phase,
     inflate: Inflate,
-    /// Of what was given.
+    /// The checksum of the bytes that were given.
     adler: Adler,
     place: Place,
 }
@@ -172,7 +172,7 @@ impl Adler {
         }
     }
 
-    /// As it stands behind a stream.
+    /// The checksum as it stands behind a stream.
     fn value(&self) -> [u8; STATE_BYTES] {
         (self.high << 16 | self.low).to_be_bytes()
     }

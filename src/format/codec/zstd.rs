@@ -28,7 +28,7 @@ impl Whole {
 
 pub(super) struct Zstd {
     core: Core<'static>,
-    /// Between two frames, behind at least one (or where a checkpoint says so).
+    /// Whether the decoder is between two frames, behind at least one, or at a checkpoint.
     is_between: bool,
     place: Place,
 }

@@ -6,12 +6,12 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An interval, once it is decoded.
+/// The decoded bytes of an interval, once it is decoded.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
-/// While a container is opened, so much that it asked for last costs it nothing: its structure lies here and there.
+/// Bytes that a container asked for last while it is opened, and may ask for again at no cost: its structure is scattered.
 pub const LATELY_BYTES: u64 = 64 << 20;
-/// At most so many intervals are kept of each reader, however small.
+/// The most intervals that are kept for each reader, however small.
 const MOST_RECENT: usize = 256;
 
 /// The intervals that were decoded last, of the streams of several containers whose members are opened one after the other:
@@ -19,25 +19,26 @@ const MOST_RECENT: usize = 256;
 #[derive(Debug)]
 pub struct RecentIntervals {
     slots: Mutex<Slots>,
-    /// Of one reader alone so many bytes are kept.
+    /// Bytes that are kept for one reader.
     each_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Slots {
-    /// By the number of the container, and of the interval, with the bytes of that; the last one that was asked for stands last.
+    /// Number of the container, number and length of the interval, and its slot; the interval that was asked for last
+    /// stands last.
     all: Vec<(usize, u64, u64, Slot)>,
-    /// So many are kept, however large.
+    /// The number of intervals that are kept, however large.
     least: usize,
-    /// More are kept up to so many, and so many bytes.
+    /// Further intervals are kept up to this number, and up to `most_bytes`.
     most: usize,
     most_bytes: u64,
 }
 
 impl RecentIntervals {
-    /// For so many readers at a time: keeps an interval of each, and further ones while they are no more than `each_bytes` for
-    /// each, as the structure of many containers lies here and there. What one of them may ask for again at no cost is there
-    /// then, whatever the others ask for.
+    /// Keeps an interval for each of `readers` at a time, and further ones while they are no more than `each_bytes` for
+    /// each, as the structure of many containers is scattered. So the intervals that a reader may ask for again at no cost
+    /// are kept, whatever the others ask for.
     #[must_use]
     pub fn new(readers: usize, each_bytes: u64) -> Self {
         let slots = Slots {
@@ -49,7 +50,7 @@ impl RecentIntervals {
         Self { slots: Mutex::new(slots), each_bytes }
     }
 
-    /// For a member that is a stream of its own, as many bytes.
+    /// Keeps intervals of a member that is a stream of its own, with as many bytes for its one reader.
     pub(super) fn of_one(&self) -> Self {
         Self::new(1, self.each_bytes)
     }
@@ -58,12 +59,12 @@ impl RecentIntervals {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back the memory of what was decoded. From now on nothing is kept: there may be many containers.
+    /// Frees the memory of decoded intervals. From now on no interval is kept: there may be many containers.
     pub fn forget(&self) {
         *self.lock() = Slots { all: Vec::new(), least: 0, most: 0, most_bytes: 0 };
     }
 
-    /// An interval of a container. Several threads that ask for it decode it once.
+    /// The decoded bytes of a container's interval. Several threads that ask for it decode it once.
     fn get(
         &self,
         container: usize,
@@ -105,28 +106,28 @@ impl Slots {
     }
 }
 
-/// A compressed file as what it decodes to. Every read decodes the intervals that it lies in: it is for the few
-/// bytes that a container's structure needs, not for samples.
+/// The decoded bytes of a compressed file. Every read decodes the intervals that it lies in: it is for the few bytes that a
+/// container's structure needs, not for samples.
 pub(super) struct DecodedSource {
     stored: Arc<dyn Source>,
     stream: Arc<StreamIndex>,
-    /// What was decoded last while a container is opened, and the number of the container there.
+    /// The intervals that were decoded last while a container is opened, and the number of the container among them.
     recent: Arc<RecentIntervals>,
     container: usize,
     limit: Mutex<Option<Limit>>,
 }
 
-/// What opening a container may decode. It counts what the container asks for, whatever others that are opened at the same time
-/// let be kept: a container that opens once always does.
+/// The bound on decoding while a container is opened. It counts the intervals that the container asks for, however many of
+/// them make room for containers that are opened at the same time: a container that opens once always opens.
 struct Limit {
-    /// So many bytes are left; none since there were too few.
+    /// Bytes that may still be decoded; 0 once there were too few.
     left_bytes: u64,
-    /// Intervals that cost nothing, with their bytes; the last one that was asked for stands last.
+    /// Number and length of intervals that cost nothing; the interval that was asked for last stands last.
     lately: Vec<(u64, u64)>,
 }
 
 impl Limit {
-    /// Whether an interval may be asked for.
+    /// Counts an interval that is asked for. Returns whether it is allowed.
     fn allows(&mut self, number: u64, length_bytes: u64) -> bool {
         let place = self.lately.iter().position(|(known, _)| *known == number);
         if let Some(place) = place {
@@ -148,7 +149,7 @@ impl DecodedSource {
         Self::sharing(stored, stream, (Arc::new(RecentIntervals::new(1, 0)), 0))
     }
 
-    /// With what is decoded for others of the same container.
+    /// Shares decoded intervals with others that read the same container.
     pub(super) fn sharing(
         stored: Arc<dyn Source>,
         stream: Arc<StreamIndex>,
@@ -157,7 +158,7 @@ impl DecodedSource {
         Self { stored, stream, recent, container, limit: Mutex::default() }
     }
 
-    /// Decodes less than so many bytes until [`DecodedSource::end_limit`].
+    /// Decodes fewer than `most_bytes` until [`DecodedSource::end_limit`].
     pub(super) fn limit(&self, most_bytes: u64) {
         *self.limit_now() = Some(Limit { left_bytes: most_bytes, lately: Vec::new() });
     }
@@ -165,7 +166,7 @@ impl DecodedSource {
     /// Ends the bound: the container is open.
     ///
     /// # Errors
-    /// More would have had to be decoded.
+    /// The container has asked for more bytes.
     pub(super) fn end_limit(&self) -> io::Result<()> {
         match self.limit_now().take() {
             Some(Limit { left_bytes: 0, .. }) => Err(too_often()),
@@ -198,10 +199,10 @@ impl DecodedSource {
     }
 }
 
-/// How long a table, which stays in memory, may be beside its stored bytes: one of names, sizes and checksums shrinks to a
-/// tenth at most.
+/// The most bytes of a table, which stays in memory, for each of its stored bytes: a table of names, sizes and checksums
+/// shrinks to a tenth at most.
 const TABLE_RATIO: u64 = 32;
-/// How long it may be in any case.
+/// Bytes that a table may have in any case.
 const FREE_TABLE_BYTES: u64 = 256 << 20;
 
 fn too_often() -> io::Error {
@@ -248,7 +249,7 @@ impl Source for DecodedSource {
         self.stored.check_unchanged()
     }
 
-    /// In memory.
+    /// Makes a table in memory.
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
         let first = self.stream.interval(offset_bytes);
         let last =

@@ -3,12 +3,12 @@
 use crate::format::{Container, Content, Error, Result, Sample, Source};
 use std::collections::BTreeSet;
 
-/// A header is read at most so often: the first read may tell that it is longer.
+/// The most reads of a header: the first one may tell that the header is longer.
 const MAX_HEADER_READS: u32 = 3;
 /// Bytes that are hashed at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What was found when each sample of a container was examined at its opening.
+/// The result of examining each sample of a container at its opening.
 pub(super) struct Examined {
     /// Whether all samples are ranges of the container.
     pub(super) has_ranges: bool,
@@ -17,14 +17,14 @@ pub(super) struct Examined {
 }
 
 impl Examined {
-    /// Samples that are ranges, and good: those of a container that the checks of its stream cover.
+    /// The result for a container that the checks of its stream cover: all samples are ranges, and good.
     pub(super) fn all_good() -> Self {
         Self { has_ranges: true, bad: BTreeSet::new() }
     }
 
     /// Checks the header of each sample, and the checksums of ranges, in the order of their places. Later reads of ranges
-    /// check only that the stream is unchanged. Headers are read from `headers`, and all else from `data`, which holds the
-    /// same bytes.
+    /// check only that the stream is unchanged. Headers are read from `headers`, and all other bytes from `data`, which
+    /// holds the same bytes.
     pub(super) fn of(
         container: &dyn Container,
         headers: &dyn Source,
@@ -41,8 +41,8 @@ impl Examined {
         Ok(examined)
     }
 
-    /// What an earlier opening of the same bytes found: the headers say once more where samples lie, and `bad` says which
-    /// are not whole.
+    /// The result of an earlier opening of the same bytes: the headers say once more where samples lie, and `bad` has the
+    /// samples that are not whole.
     pub(super) fn again(
         container: &dyn Container,
         source: &dyn Source,
@@ -55,7 +55,7 @@ impl Examined {
         Ok(Self { bad, ..examined })
     }
 
-    /// Whether all samples are ranges; and where each begins, in that order.
+    /// Whether all samples are ranges; and the beginning and number of each that is not known to be damaged, in that order.
     fn unchecked(container: &dyn Container) -> Result<(Self, Vec<(u64, u64)>)> {
         let mut examined = Self::all_good();
         let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! Shows a decoded stream, piece by piece, to the scan of a container, if it is one.
+//! Shows a decoded stream, piece by piece, to the scan of a container, if the stream is one.
 
 use crate::format::scanned::{FIRST_BYTES, Scanner};
 use crate::format::{Container, FORMATS, OpenOptions, PartName, Result, Source};
@@ -9,9 +9,9 @@ pub(super) struct Feed {
     options: OpenOptions,
     is_decided: bool,
     scanner: Option<Box<dyn Scanner>>,
-    /// So many bytes of the stream were taken.
+    /// Bytes of the stream that were shown.
     taken_bytes: u64,
-    /// What the scan asked for, as far as it came; before it is decided, what came first.
+    /// The bytes that the scan asked for, as far as they came; before the format is decided, the first bytes.
     held: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Feed {
         if self.held.len() < FIRST_BYTES { Ok(()) } else { self.decide() }
     }
 
-    /// Finds the format by what came first, and shows that.
+    /// Finds the format by the first bytes, and shows them to its scan.
     fn decide(&mut self) -> Result<()> {
         self.is_decided = true;
         let held = std::mem::take(&mut self.held);
@@ -45,7 +45,7 @@ impl Feed {
         self.show(&held)
     }
 
-    /// What the scan does not ask for is skipped.
+    /// Shows bytes to the scan. Bytes that the scan does not ask for are skipped.
     fn show(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(scanner) = &mut self.scanner else { return Ok(()) };
         let start = self.taken_bytes;
@@ -81,7 +81,7 @@ impl Feed {
     }
 }
 
-/// The scan of the format that a stream is of, by its first bytes and the name of the compressed file.
+/// The scan for the format of a stream, by the stream's first bytes and the name of the compressed file.
 pub(super) fn scanner_of(
     part: &PartName,
     first: &[u8],

@@ -1,5 +1,5 @@
-//! An open compressed file: samples are ranges of the decoded stream; or a container that is a compressed member of
-//! another one, whose samples may be encoded once more in there.
+//! An open compressed file: samples are ranges of the decoded stream; or a container that is a compressed member of another
+//! one, whose samples may be encoded once more in the decoded stream.
 
 use super::examined::{Examined, is_range};
 use super::inside::Inside;
@@ -19,14 +19,14 @@ pub(super) struct CompressedFile {
     source: Arc<dyn Source>,
     stream: Arc<StreamIndex>,
     inside: Inside,
-    /// Where in the decoded stream it begins.
+    /// The offset in the decoded stream at which the container begins.
     base_bytes: u64,
     examined: Examined,
     warnings: Vec<String>,
 }
 
 impl CompressedFile {
-    /// A file whose stream is indexed, and what is to be said of it.
+    /// A file whose stream is indexed, with the warnings about it.
     pub(super) fn new(
         format: &'static str,
         source: Arc<dyn Source>,
@@ -53,7 +53,7 @@ impl CompressedFile {
                 "{part}: the stream is cut at byte {stored}: {before} decoded, and could not all be checked"
             ));
         }
-        // What is found in streams is checked with them.
+        // Samples in a stream are checked with the stream.
         let examined = Examined::all_good();
         warnings.extend_from_slice(inside.container().map_or(&[], Container::warnings));
         Self { format, source, stream, inside, base_bytes: 0, examined, warnings }
@@ -82,7 +82,7 @@ impl CompressedFile {
         }
     }
 
-    /// The sample as a part of the decoded stream.
+    /// The sample as it lies in the decoded stream.
     fn inner(&self, index: u64) -> Result<Sample> {
         let sample = self.inside.sample(index)?;
         let mut sample =
@@ -99,7 +99,7 @@ impl CompressedFile {
         Ok(sample)
     }
 
-    /// A sample that is encoded, or stands behind a prefix, in the decoded stream.
+    /// Decodes a sample that is encoded, or stands behind a prefix, in the decoded stream.
     fn decode_twice(
         &self,
         index: u64,
@@ -140,14 +140,14 @@ impl CompressedFile {
         }
     }
 
-    /// The intervals that a range of the decoded stream lies in: the first, and where the last one ends.
+    /// The first and the last interval that a range of the decoded stream lies in.
     fn intervals(&self, sample: &Sample) -> Option<(Interval, Interval)> {
         let last = sample.end_bytes().checked_sub(1)?;
         Some((self.stream.interval(sample.offset_bytes)?, self.stream.interval(last)?))
     }
 
-    /// What decoding a sample takes beside its stored and its shown bytes: the range that it is encoded in, and what the first
-    /// interval has more than a usual one.
+    /// Memory that decoding a sample takes beside its stored and its shown bytes: the range that it is encoded in, and the
+    /// bytes by which the first interval exceeds a usual one.
     fn scratch_bytes(&self, inner: &Sample, first: &Interval) -> u64 {
         if self.examined.has_ranges || is_range(inner.content) {
             return 0;
@@ -160,7 +160,7 @@ impl CompressedFile {
         range.saturating_add(interval.saturating_sub(INTERVAL_BYTES))
     }
 
-    /// Decodes the intervals from `first` on, whose bytes `stored` is, one after the other.
+    /// Decodes the intervals from `first` on, one after the other; `stored` has their bytes.
     fn decode_range(
         &self,
         first: &Interval,
@@ -186,7 +186,7 @@ impl CompressedFile {
     }
 }
 
-/// Copies what two ranges have in common: `from` lies at `from_at`, `to` at `to_at`.
+/// Copies the bytes that two ranges have in common: `from` lies at `from_at`, `to` at `to_at`.
 pub(super) fn copy_common(from: &[u8], from_at: u64, to: &mut [u8], to_at: u64) {
     let start = from_at.max(to_at);
     let from_skip = usize::try_from(start.saturating_sub(from_at)).unwrap_or(usize::MAX);
@@ -209,12 +209,12 @@ impl Container for CompressedFile {
         self.inside.container().is_some_and(Container::replaces_members)
     }
 
-    /// The stored bytes are those of all intervals that it lies in.
+    /// The stored bytes are those of all intervals that the sample lies in.
     fn sample(&self, index: u64) -> Result<Sample> {
         let inner = self.inner(index)?;
         let content = Content::Encoded(inner.size_bytes());
         let is_range = matches!(inner.content, Content::Stored | Content::Sparse(_));
-        // A checksum is that of the bytes behind a prefix; the bytes of the file are checked.
+        // A checksum covers only the bytes behind a prefix; the check would cover all bytes of the file.
         let is_prefixed = matches!(inner.content, Content::Prefixed(_));
         let checksum = inner.checksum.filter(|_| !is_prefixed);
         if inner.damaged || inner.length_bytes == 0 && !matches!(inner.content, Content::Sparse(_))
@@ -222,7 +222,7 @@ impl Container for CompressedFile {
             return Ok(Sample { offset_bytes: 0, checksum, ..inner });
         }
         let Some((first, last)) = self.intervals(&inner) else {
-            // A sparse file of holes alone has no stored bytes; else its data is not all there.
+            // A sparse file of holes alone has no stored bytes; the data of any other sample are not all there.
             let damaged = inner.length_bytes > 0 || !is_range;
             return Ok(Sample {
                 offset_bytes: 0,
@@ -263,7 +263,7 @@ impl Container for CompressedFile {
         }
         out.fill(0);
         let Some((first, _)) = self.intervals(&inner) else { return Ok(()) };
-        // Up to there all pieces were copied.
+        // All pieces before this offset of the file were copied.
         let mut at = 0;
         let mut failed = None;
         let decoded = self.decode_range(&first, stored, &mut |interval, bytes| {
@@ -311,7 +311,7 @@ impl Container for CompressedFile {
         let inner = self.inner(index)?;
         let piece = self.inside.piece(index, &inner, offset_bytes)?;
         let base_bytes = match inner.content {
-            // As the container in it says.
+            // The container in the stream gives the offset, from its own beginning.
             Content::Sparse(_) => self.base_bytes,
             _ => 0,
         };
@@ -325,7 +325,7 @@ impl Container for CompressedFile {
         self.inside.container().map_or(Ok(Vec::new()), |container| container.prefix(index))
     }
 
-    /// What is encoded in it is decoded with the stream.
+    /// Samples that are encoded in the container are decoded with the stream.
     fn checks_encoding(&self, index: u64) -> bool {
         let checks = |inside: &dyn Container| {
             inside.checks_encoding(index) || inside.checks_intervals(index)
@@ -361,7 +361,7 @@ impl Container for CompressedFile {
         kept::write(out, &self.stream, self.inside.container())
     }
 
-    /// What is encoded in it is decoded each by itself, unless its format scans streams.
+    /// Samples that are encoded in the container are decoded each by itself, unless its format scans streams.
     fn intervals(&self, index: u64) -> Option<&dyn Intervals> {
         let is_range = self.examined.has_ranges || is_range(self.inner(index).ok()?.content);
         is_range.then_some(self.stream.as_ref() as &dyn Intervals)

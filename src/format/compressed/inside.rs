@@ -1,8 +1,8 @@
-//! What a compressed stream holds: a container, or any other file.
+//! The content of a compressed stream: a container, or any other file.
 
 use crate::format::{Attributes, Container, Content, Member, Names, Node, Piece, Result, Sample};
 
-/// What a stream holds. Samples and pieces are ranges of the decoded stream.
+/// The content of a stream. Samples and pieces are ranges of the decoded stream.
 pub(super) enum Inside {
     Container(Box<dyn Container>),
     File {
@@ -10,7 +10,7 @@ pub(super) enum Inside {
         /// Seconds since 1970.
         modified: Option<u32>,
         size_bytes: u64,
-        /// What is said of it if it is a container, and stays a file.
+        /// The notice that the file is a container, which was not opened.
         unopened: Option<String>,
     },
 }
@@ -34,7 +34,7 @@ impl Inside {
         }
     }
 
-    /// `None`: there is no such sample.
+    /// The sample of that number; `None` if there is no such sample.
     pub(super) fn sample(&self, index: u64) -> Result<Option<Sample>> {
         match self {
             Inside::Container(container) => container.sample(index).map(Some),
@@ -44,7 +44,8 @@ impl Inside {
         }
     }
 
-    /// The piece of a sample at or behind `offset_bytes` of its file; of an encoded one, of the range that it is made from.
+    /// The piece of a sample at or behind `offset_bytes` of its file; for an encoded sample, of the range that it is made
+    /// from.
     pub(super) fn piece(
         &self,
         index: u64,

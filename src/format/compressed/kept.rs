@@ -1,4 +1,4 @@
-//! The index of a compressed file as it is kept: that of the stream, and that of the container in it.
+//! The kept index of a compressed file: the index of the stream, and that of the container in it.
 //!
 //! ```text
 //! "FFRCOMP\0" | u64 version | u64 bytes of the stream's index | 16 bytes name of the container's format, or zeros
@@ -34,10 +34,10 @@ pub(super) fn write(
     container.map_or(Ok(()), |container| container.keep(out))
 }
 
-/// What was kept of a compressed file.
+/// The stream's index and the container, from the kept index of a compressed file.
 type Kept = (Arc<StreamIndex>, Option<Box<dyn Container>>);
 
-/// Reads what [`write`] wrote. `None`: it was kept by another version.
+/// Reads an index that [`write`] wrote. `None` if another version kept it.
 pub(super) fn read(source: &Arc<dyn Source>, kept: &Arc<dyn Source>) -> Result<Option<Kept>> {
     let unreadable = |offset_bytes, source| Error::Unreadable {
         part: kept.name().clone(),

@@ -1,5 +1,5 @@
-//! Containers that are members of other containers: stored ones, and compressed ones, which are opened through the
-//! interval index of the stream that they lie in. What decoding them told is kept:
+//! Containers that are members of other containers: stored ones, and compressed ones, which are opened through the interval
+//! index of the stream that they lie in. The results of decoding them are kept:
 //!
 //! ```text
 //! "FFRMEMB\0" | u64 version | 16 bytes name of the format | u64 bytes of the stream's index, 0 if it is not its own
@@ -28,7 +28,7 @@ const VERSION: u64 = 3;
 const NAME_BYTES: usize = 16;
 const HEAD_BYTES: usize = 16 + NAME_BYTES + 24;
 const CRC_BYTES: u64 = 4;
-/// To open a container, at most so many times its own bytes, and those of a few intervals, are decoded.
+/// The most times that the bytes of a container, and those of a few intervals, are decoded to open it.
 const MAX_TIMES: u64 = 8;
 const FREE_INTERVALS: u64 = 8;
 
@@ -37,32 +37,32 @@ const FREE_INTERVALS: u64 = 8;
 pub struct MemberSource {
     /// The stored bytes of the member, or those of the stream that it is a range of.
     pub source: Arc<dyn Source>,
-    /// What errors call it.
+    /// The name of the member in errors.
     pub name: PartName,
-    /// How it lies in the source.
+    /// How the member lies in the source.
     pub coding: Coding,
 }
 
-/// Where what was decoded last of a stream is found, and the number of its container there.
+/// The intervals that were decoded last of a stream, and the number of its container among them.
 pub type Recent = (Arc<RecentIntervals>, usize);
 
 /// How a member lies in its source.
 #[derive(Clone)]
 pub enum Coding {
-    /// As it is.
+    /// The source has the member's bytes.
     Stored,
-    /// The source is a stream of this codec; the checksum is that of the decoded bytes. With what is kept of the streams
-    /// that are opened at the same time.
+    /// The source is a stream of this codec; the checksum is that of the decoded bytes. The intervals are those that are
+    /// kept of streams that are opened at the same time.
     Stream(Codec, Option<Checksum>, Arc<RecentIntervals>),
-    /// It is this range of a decoded stream.
+    /// The member is this range of a decoded stream.
     Range(Arc<StreamIndex>, Range<u64>, Recent),
 }
 
-/// An open member; and, if it should be kept, what [`open_kept`] needs to open it again.
+/// An open member; and, if they should be kept, the bytes from which [`open_kept`] opens it again.
 pub type OpenedMember = (Box<dyn Container>, Option<Vec<u8>>);
 
-/// Opens a member. A stream is decoded once, which makes its index, and all samples in it are examined. `keeps`: what
-/// was found is to be kept, if finding it again costs more than reading a few header bytes.
+/// Opens a member. A stream is decoded once, which makes its index, and all samples in it are examined. `keeps`: the
+/// results are to be kept, if finding them again costs more than reading a few header bytes.
 ///
 /// # Errors
 /// The stream is damaged or cannot be read in the middle, or there is no container in it.
@@ -87,13 +87,13 @@ pub fn open_member(
     let slice = slice_of(&decoded, name, &range);
     let recorded = Arc::new(RecordedSource::new(Arc::clone(&slice), keeps));
     let format = format::recognize(recorded.as_ref(), options)?;
-    // The index of a format that scans is kept in place of what the scan reads.
+    // The index of a format that scans is kept in place of the scan's reads.
     let whole = match format.is_scanned() {
         true => Arc::clone(&slice),
         false => Arc::clone(&recorded) as Arc<dyn Source>,
     };
     let container = format.open(Arc::clone(&whole), options)?;
-    // A sample may hold the names. If it is damaged, that is found when they are asked for.
+    // A sample may hold the names. If that sample is damaged, its damage is found when the names are asked for.
     let _ = container.names(container.len().saturating_sub(1));
     let examined = Examined::of(container.as_ref(), whole.as_ref(), slice.as_ref())?;
     end_limit(&decoded, slice.name())?;
@@ -108,8 +108,8 @@ pub fn open_member(
     Ok((Box::new(member), kept))
 }
 
-/// Opens a member by what was kept of it; nothing is decoded. `None`: it was kept by another version, or of another
-/// format, or is damaged.
+/// Opens a member by its kept results; only reads that were not kept are decoded. `None` if the results are of another
+/// version or another format, or damaged.
 ///
 /// # Errors
 /// A source cannot be read.
@@ -169,7 +169,7 @@ pub fn open_kept(
     Ok(Some(Box::new(member)))
 }
 
-/// What was kept, without its checksum. `None`: it is not what was written.
+/// The kept bytes, without their checksum. `None` if they do not match it.
 fn checked(kept: &Arc<dyn Source>) -> std::io::Result<Option<Arc<dyn Source>>> {
     let length_bytes = kept.len().saturating_sub(CRC_BYTES);
     if length_bytes < HEAD_BYTES as u64 {
@@ -184,7 +184,7 @@ fn checked(kept: &Arc<dyn Source>) -> std::io::Result<Option<Arc<dyn Source>>> {
     Ok(is_right.then(|| Arc::new(body()) as Arc<dyn Source>))
 }
 
-/// Only a pass over a stored member is worth keeping.
+/// Opens a stored member. Only the index that a pass makes is worth keeping.
 fn open_stored(
     source: Arc<dyn Source>,
     options: &OpenOptions,
@@ -245,14 +245,15 @@ fn index_of(source: &dyn Source, codec: Codec, checksum: Option<Checksum>) -> Re
     Ok(stream)
 }
 
-/// What may be decoded to open the container that lies in this range of a stream.
+/// The most bytes that are decoded to open the container that lies in this range of a stream.
 fn most_decoded_bytes(range: &Range<u64>) -> u64 {
     let more = FREE_INTERVALS.saturating_mul(INTERVAL_BYTES);
     let length_bytes = range.end.saturating_sub(range.start);
     length_bytes.saturating_add(more).saturating_mul(MAX_TIMES)
 }
 
-/// Formats may take an error of a read for a damaged sample: what was refused while a container was opened ends it here.
+/// Ends the bound on decoding. A format may take the error of a refused read for a damaged sample: here it ends the
+/// opening.
 fn end_limit(decoded: &DecodedSource, name: &PartName) -> Result<()> {
     decoded.end_limit().map_err(|source| Error::Unreadable {
         part: name.clone(),
@@ -268,7 +269,7 @@ fn slice_of(decoded: &Arc<DecodedSource>, name: PartName, range: &Range<u64>) ->
     Arc::new(SliceSource::new(name, whole, range.start, length_bytes))
 }
 
-/// What is found of encrypted samples depends on the password.
+/// Whether results may be kept: those about encrypted samples depend on the password.
 fn may_be_kept(container: &dyn Container) -> bool {
     !container.wants_password()
         && (0..container.len()).all(|index| container.may_keep_checkpoints(index))
@@ -280,7 +281,7 @@ fn padded(name: &str) -> [u8; NAME_BYTES] {
     padded
 }
 
-/// What [`open_kept`] reads. `None`: the container's index cannot be read any more.
+/// The bytes that [`open_kept`] reads. `None` if the container's index cannot be read any more.
 fn written(
     stream: Option<&StreamIndex>,
     reads: &Recorded,
@@ -304,7 +305,7 @@ fn written(
     Some(out)
 }
 
-/// The numbers of bad samples, and where they end. `Ok(None)`: they are not all there.
+/// The numbers of bad samples, and the offset at which they end. `Ok(None)` if they are not all there.
 fn read_bad(
     kept: &dyn Source,
     at: u64,

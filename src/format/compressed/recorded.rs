@@ -1,4 +1,4 @@
-//! What is read of a source while a container is opened, so that the next opening need not decode it again.
+//! Reads of a source while a container is opened, recorded so that the next opening need not decode their bytes again.
 
 use crate::format::bytes::u64_at;
 use crate::format::{PartName, Source, Table};
@@ -7,20 +7,20 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// More than this is not kept.
+/// The most memory of a record; a larger record is not kept.
 const MAX_BYTES: u64 = 256 << 20;
-/// What a read takes in memory beside its bytes.
+/// Memory that a read takes beside its bytes.
 const READ_BYTES: u64 = 96;
 /// A row of the table of reads: offset and length.
 const ROW_BYTES: u64 = 16;
 
-/// By offset and length: the bytes of each read.
+/// The bytes of each read, by its offset and length.
 type Reads = BTreeMap<(u64, u64), Vec<u8>>;
 
-/// A source that remembers what is read of it, until it is told to end.
+/// A source that remembers all reads until [`RecordedSource::end`].
 pub(super) struct RecordedSource {
     inner: Arc<dyn Source>,
-    /// `None`: it has ended, or there was too much.
+    /// The reads so far; `None` if the record has ended or was too large.
     record: Mutex<Option<Record>>,
 }
 
@@ -31,12 +31,12 @@ struct Record {
 }
 
 impl RecordedSource {
-    /// Remembers nothing unless `records`.
+    /// Remembers reads only if `records`.
     pub(super) fn new(inner: Arc<dyn Source>, records: bool) -> Self {
         Self { inner, record: Mutex::new(records.then(Record::default)) }
     }
 
-    /// Ends the record. `None`: there was too much, or nothing was to be remembered.
+    /// Ends the record. `None` if it was too large, or no reads were to be remembered.
     pub(super) fn end(&self) -> Option<Recorded> {
         self.record().take().map(|record| Recorded(record.reads))
     }
@@ -45,7 +45,7 @@ impl RecordedSource {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a read; `bytes` copies what was read.
+    /// Notes a read; `bytes` copies the bytes that were read.
     fn note(
         &self,
         (offset_bytes, length_bytes): (u64, u64),
@@ -87,7 +87,7 @@ impl Source for RecordedSource {
     fn table(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<Box<dyn Table>> {
         let table = self.inner.table(offset_bytes, length_bytes)?;
         self.note((offset_bytes, length_bytes), || {
-            // No longer than what the table holds.
+            // No longer than the table.
             let mut bytes = vec![0; usize::try_from(length_bytes).map_err(io::Error::other)?];
             table.copy_to(0, &mut bytes)?;
             Ok(bytes)
@@ -106,7 +106,7 @@ impl Recorded {
         self.0.len() as u64
     }
 
-    /// Their rows, and then their bytes.
+    /// Writes the rows of the reads, and then their bytes.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         for (offset_bytes, length_bytes) in self.0.keys() {
             out.extend_from_slice(&offset_bytes.to_le_bytes());
@@ -116,17 +116,17 @@ impl Recorded {
     }
 }
 
-/// A source whose recorded reads come from what was kept; all others it decodes.
+/// A source that takes recorded reads from the kept bytes, and decodes all others.
 pub(super) struct ReplayedSource {
     inner: Arc<dyn Source>,
     kept: Arc<dyn Source>,
-    /// Offset and length of each read, rising, and where its bytes are kept.
+    /// Offset and length of each read, rising, and the offset of its kept bytes.
     reads: Vec<(u64, u64, u64)>,
 }
 
 impl ReplayedSource {
-    /// Reads the rows of `count` reads, which are kept at `at`. Also gives where their bytes end. `Ok(None)`: they are not
-    /// what [`Recorded::write`] wrote.
+    /// Reads the rows of `count` reads, which are kept at `at`. Also returns the end of the reads' bytes. `Ok(None)` if
+    /// [`Recorded::write`] did not write them.
     pub(super) fn new(
         inner: Arc<dyn Source>,
         kept: &Arc<dyn Source>,
@@ -153,7 +153,7 @@ impl ReplayedSource {
         Ok(is_rising.then(|| (Self { inner, kept: Arc::clone(kept), reads }, place)))
     }
 
-    /// Where the bytes of a read are kept.
+    /// The offset of the kept bytes of a read, if it was recorded.
     fn place(&self, offset_bytes: u64, length_bytes: u64) -> Option<u64> {
         let key = |read: &(u64, u64, u64)| (read.0, read.1);
         let found = self.reads.binary_search_by_key(&(offset_bytes, length_bytes), key).ok()?;

@@ -45,7 +45,7 @@ fn names(container: &dyn Container) -> Vec<String> {
     names
 }
 
-/// A sample's bytes, read as an engine does that decodes each by itself.
+/// The bytes of a sample, read as by an engine that decodes each sample by itself.
 fn shown(container: &dyn Container, stored: &[u8], index: u64) -> Result<Vec<u8>> {
     let sample = container.sample(index)?;
     let mut out = vec![0; sample.size_bytes() as usize];
@@ -56,7 +56,7 @@ fn shown(container: &dyn Container, stored: &[u8], index: u64) -> Result<Vec<u8>
     Ok(out)
 }
 
-/// The same, read through the stream and its intervals.
+/// The bytes of a sample, read through the stream and its intervals.
 fn shown_through_stream(container: &dyn Container, stored: &[u8], index: u64) -> Vec<u8> {
     let stream = container.stream().unwrap();
     let mut out = vec![0; container.sample(index).unwrap().size_bytes() as usize];
@@ -182,7 +182,7 @@ fn an_empty_stream_is_an_empty_file() {
 fn a_truncated_or_flipped_file_is_refused_or_right() {
     let files = [("a".to_owned(), text(900)), ("b".to_owned(), text(40))];
     for (codec, stored) in streams(&tar(&files)) {
-        // Those frames of zstd have no checksum.
+        // These frames of zstd have no checksum.
         if !MOUNTABLE.contains(&codec) || codec == Codec::Zstd {
             continue;
         }
@@ -202,7 +202,7 @@ fn a_truncated_or_flipped_file_is_refused_or_right() {
     }
 }
 
-/// Streams that were joined may end at a joint, and what is no magic number is behind the end.
+/// Checks samples. Joined streams may end at a joint, and bytes without a magic number are behind the end.
 fn check_or_shorter(container: &dyn Container, stored: &[u8], files: &[(String, Vec<u8>)]) {
     for i in 0..container.len() {
         let sample = container.sample(i).unwrap();
@@ -226,7 +226,7 @@ fn of_a_cut_archive_the_members_before_the_cut_are_served_if_damage_is_allowed()
             continue;
         }
         let mut most_whole = 0;
-        // A block of zstd, 128 KiB, is decoded or not.
+        // A block of zstd, 128 KiB, is decoded as a whole or not at all.
         for cut in (0..stored.len() - 1).step_by(stored.len() / 40) {
             let bytes = stored[..cut].to_vec();
             let Ok(container) =

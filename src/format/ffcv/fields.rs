@@ -1,4 +1,4 @@
-//! What the fields of an FFCV file are: their descriptors, and where each lies in a metadata record.
+//! The fields of an FFCV file: their descriptors, and their places in a metadata record.
 //!
 //! ```text
 //! u8 type | 16 bytes name | 1024 bytes arguments        an array's arguments: u64 shape[32] | u64 n | n bytes JSON
@@ -9,7 +9,7 @@ use super::super::reader::Reader;
 use super::super::{View, npy, quoted};
 use super::Result;
 
-/// A descriptor.
+/// Bytes of a descriptor.
 pub(super) const FIELD_BYTES: u64 = 1041;
 const ARGUMENTS_AT: usize = 17;
 const DIMENSIONS: usize = 32;
@@ -18,11 +18,11 @@ const RGB_BYTES: u64 = 13;
 /// A field of every sample.
 pub(super) struct Field {
     pub(super) kind: Kind,
-    /// Where it begins in a metadata record.
+    /// The offset of the field in a metadata record.
     pub(super) at: u64,
-    /// What stands before the stored bytes, if that is the same for every sample.
+    /// The header before the stored bytes, if it is the same for every sample.
     pub(super) header: Vec<u8>,
-    /// What its file may be called; of an image by [`Image`].
+    /// The names that its file may have; those of an image by [`Image`].
     pub(super) names: Vec<Vec<u8>>,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum Kind {
     Rgb,
     /// Packed: u64 ptr, u64 size.
     Bytes,
-    /// The same; the last byte is a NUL.
+    /// As `Bytes`; the last stored byte is a NUL.
     Json,
-    /// u64 ptr, to so many bytes.
+    /// u64 ptr, to this number of bytes.
     Array(u64),
 }
 
-/// How an image is stored: which of a field's names it has.
+/// How an image is stored, which selects one of the field's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Image {
     Jpeg = 0,
@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// Whether this can be the beginning of a descriptor as the package writes it.
+/// Whether `start` can be the beginning of a descriptor as the package writes it.
 pub(super) fn is_plausible(start: &[u8; ARGUMENTS_AT]) -> bool {
     let [kind, name @ ..] = start;
     let text = trim(name);
@@ -84,7 +84,7 @@ fn trim(name: &[u8]) -> &[u8] {
     name.get(..end).unwrap_or_default()
 }
 
-/// Reads the descriptors of `count` fields; gives also the size of a metadata record.
+/// Reads the descriptors of `count` fields; also returns the size of a metadata record.
 pub(super) fn read(
     reader: Reader<'_>,
     start: u64,
@@ -168,12 +168,12 @@ fn array(arguments: &[u8]) -> Option<(String, Vec<u64>, u64)> {
     }
     let numbers = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
     let mut shape: Vec<u64> = numbers.collect();
-    // As the package reads it: where the zeros begin that fill the list up, the shape ends.
+    // As the package reads it: the shape ends where the zeros begin that fill up the list.
     while shape.last() == Some(&0) {
         shape.pop();
     }
     let item_bytes = npy::item_bytes(&descr)?;
-    // Without the zeros: a product that overflows is no size, also where a further 0 would make it one.
+    // Without the zeros: a product that overflows is not a size, also if a further 0 would make it one.
     let bytes = shape
         .iter()
         .filter(|length| **length != 0)

@@ -5,8 +5,8 @@
 //! fields × description | samples × metadata record | pages | table of u64 sample, u64 ptr, u64 size
 //! ```
 //!
-//! A sample is a directory of a file for each field. Numbers stand in the metadata record itself, all else in pages,
-//! where the record's pointer leads; how long an image is, only the table knows. There is no checksum.
+//! A sample is a directory of a file for each field. Numbers stand in the metadata record itself, other values in pages,
+//! to which the record's pointer leads; only the table has the length of an image. There is no checksum.
 
 mod fields;
 mod rows;
@@ -27,9 +27,9 @@ use std::sync::Arc;
 const NAME: &str = "FFCV";
 const HEAD_BYTES: u64 = 24;
 const VERSION: u16 = 2;
-/// The package writes no smaller pages.
+/// The smallest pages that the package writes.
 const MIN_PAGE_BYTES: u64 = 1 << 21;
-/// How much of the metadata is read at a time.
+/// Bytes of the metadata that are read at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// The format FFCV.
@@ -92,7 +92,7 @@ impl Head {
         })
     }
 
-    /// Where the metadata begin.
+    /// The offset of the metadata.
     fn fields_end(&self) -> u64 {
         HEAD_BYTES.saturating_add(u64::from(self.fields).saturating_mul(FIELD_BYTES))
     }
@@ -117,7 +117,7 @@ impl Head {
         Ok(())
     }
 
-    /// Checks where the table is, given the size of a metadata record; gives where the metadata end.
+    /// Checks the offset of the table, given the size of a metadata record; returns the end of the metadata.
     fn check_table(&self, reader: Reader<'_>, record_bytes: u64) -> Result<u64> {
         let file_bytes = reader.len();
         let records_end = self.samples.checked_mul(record_bytes);
@@ -157,20 +157,20 @@ struct FfcvFile {
     samples: u64,
     view: View,
     records: Box<dyn Table>,
-    /// Where the metadata records begin.
+    /// The offset of the metadata records.
     records_at: u64,
     record_bytes: u64,
     rows: Rows,
-    /// Where the pages may lie: behind the metadata, before the table.
+    /// The range in which pages may lie: behind the metadata, before the table.
     data: std::ops::Range<u64>,
     page_bytes: u64,
     data_bytes: u64,
 }
 
-/// A field of a sample: which one, and what its metadata say.
+/// A field of a sample, and the place that its metadata give.
 struct Value<'a> {
     field: &'a Field,
-    /// Where its metadata stand in the file.
+    /// The offset of its metadata in the file.
     at: u64,
     place: Place,
 }
@@ -224,7 +224,7 @@ impl FfcvFile {
         Ok(file)
     }
 
-    /// How many bytes are shown: those that the table allocates, with what is added to them.
+    /// Counts the bytes that are shown: those that the table allocates, with numbers and headers, without the NULs of JSON.
     fn count_bytes(&self, reader: Reader<'_>) -> Result<u64> {
         let same = self.fields.iter().fold(0, |sum: u64, field| {
             let stored = if field.kind == Kind::Scalar { 8 } else { 0 };
@@ -285,7 +285,7 @@ impl FfcvFile {
         Ok(Value { field, at, place: place(field.kind, &bytes) })
     }
 
-    /// Where the stored bytes are, if they are where they can be; their length, also if not.
+    /// The offset of the stored bytes, if it is a possible one, and their length in any case.
     fn locate(&self, value: &Value<'_>) -> Result<(Option<u64>, u64)> {
         let (ptr, size) = match value.place {
             Place::Here => return Ok((Some(value.at), 8)),
@@ -314,7 +314,7 @@ impl FfcvFile {
         Ok((is_good.then_some(ptr), length))
     }
 
-    /// What stands before the pixels of a raw image; nothing before all else.
+    /// The header before the pixels of a raw image; empty for all other values.
     fn picture_header(&self, place: Place) -> Vec<u8> {
         match place {
             Place::Picture { image: Image::Raw, width, height, .. } => match self.view {
@@ -327,7 +327,7 @@ impl FfcvFile {
     }
 }
 
-/// What a field's metadata say; missing bytes are zeros.
+/// Reads the place that a field's metadata give; missing bytes are zeros.
 fn place(kind: Kind, bytes: &[u8]) -> Place {
     let number = |at: usize| {
         let stored = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>);

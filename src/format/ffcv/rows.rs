@@ -1,8 +1,8 @@
-//! The allocation table of an FFCV file: how many bytes a sample's pointer leads to.
+//! The allocation table of an FFCV file: the number of bytes to which a sample's pointer leads.
 //!
 //! Each of the package's workers fills page after page, so the rows of a page stand together and in order.
-//! A few bytes for such a run are kept; the rows stay where they are. Where runs overlap, as no file of the
-//! package has them, each row is a run: 16 bytes for the 24 that it takes in the file.
+//! A few bytes for such a run are kept; the rows stay where they are. If runs overlap, as in no file of the
+//! package, each row is a run: 16 bytes for the 24 that it takes in the file.
 
 use super::super::Table;
 use super::super::reader::Reader;
@@ -19,14 +19,14 @@ const WHAT: &str = "the allocation table";
 pub(super) struct Rows {
     table: Box<dyn Table>,
     runs: Vec<Run>,
-    /// What all rows together allocate.
+    /// The bytes that all rows together allocate.
     pub(super) allocated_bytes: u64,
 }
 
 /// Rows that stand together, in the order of their pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
-    /// Of the first row.
+    /// The pointer of the first row.
     ptr: u64,
     first: u32,
     count: u32,
@@ -66,14 +66,14 @@ impl Rows {
         Ok(false)
     }
 
-    /// How many bytes `ptr` leads to. `None`: nothing was allocated there. Several rows of one pointer: the
-    /// one in the table's order that is last, or in a run the largest.
+    /// The number of bytes to which `ptr` leads. `None` if no bytes were allocated there. Of several rows with one pointer, the
+    /// last one in the table's order counts, or in a run the largest.
     pub(super) fn size(&self, ptr: u64) -> io::Result<Option<u64>> {
         let place = self.runs.partition_point(|run| run.ptr <= ptr);
         let Some(run) = place.checked_sub(1).and_then(|place| self.runs.get(place)) else {
             return Ok(None);
         };
-        // The last row whose pointer is not beyond: the first one always is such a row.
+        // The last row whose pointer is not beyond `ptr`: the first row always is such a row.
         let (mut low, mut high) = (0, run.count);
         while high.saturating_sub(low) > 1 {
             let middle = low.midpoint(high);
@@ -103,7 +103,7 @@ fn numbers<const N: usize, const M: usize>(bytes: [u8; N]) -> [u64; M] {
 
 /// One pass over the rows.
 struct Scan {
-    /// `None`: each row is a run.
+    /// The size of a page; `None` if each row is a run.
     page_bytes: Option<u64>,
     runs: Vec<Run>,
     /// The last row, if it belongs to the last run.
@@ -148,7 +148,7 @@ impl Scan {
             return;
         }
         self.last = None;
-        // Nobody looks for a row of size 0, and it may have the pointer of another.
+        // No reader looks for a row of size 0, and it may have the pointer of another row.
         if size > 0 {
             self.runs.push(Run { ptr, first: number, count: 1 });
             self.last = Some((ptr, size));

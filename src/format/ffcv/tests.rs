@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const PAGE: usize = 64;
 const ROW: usize = ROW_BYTES as usize;
 
-/// What a field holds in one sample. All samples' values of a field are of one kind.
+/// The value of a field in one sample. All samples' values of a field are of one kind.
 #[derive(Debug, Clone)]
 enum Stored {
     Float(f64),
@@ -20,7 +20,7 @@ enum Stored {
     },
     Bytes(Vec<u8>),
     Json(String),
-    /// Of type `<i2`.
+    /// An array of type `<i2`.
     Array {
         shape: Vec<u64>,
         bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Stored {
         }
     }
 
-    /// Alignment and bytes in a metadata record.
+    /// The alignment and the bytes of the value in a metadata record.
     fn metadata(&self, ptr: u64) -> (usize, Vec<u8>) {
         let ptr_bytes = ptr.to_le_bytes();
         match self {
@@ -79,7 +79,7 @@ impl Stored {
         }
     }
 
-    /// What its file is called behind the field's name, and what it shows.
+    /// The end of the file's name, behind the field's name, and the bytes that the file shows.
     fn file(&self) -> (&'static str, Vec<u8>) {
         match self {
             Stored::Float(value) => {
@@ -104,7 +104,7 @@ impl Stored {
 
 type Model = Vec<Vec<Stored>>;
 
-/// Pages of a worker each, as the package's allocator gives them out.
+/// Pages, each of one worker, as the package's allocator gives them out.
 struct Pages {
     start: usize,
     data: Vec<u8>,
@@ -119,7 +119,7 @@ impl Pages {
         let full = place.is_none_or(|at| at.div_ceil(PAGE).max(1) * PAGE < at + bytes.len());
         let at = match *place {
             Some(at) if !full => at,
-            // Nothing was allocated, and nothing is needed: before the data.
+            // An empty value without an allocation lies before the data.
             None if bytes.is_empty() => 0,
             _ => {
                 let at = self.data.len();
@@ -140,7 +140,7 @@ impl Pages {
     }
 }
 
-/// A whole file. `kinds` stand for the fields where there is no sample.
+/// A whole file. `kinds` has a value of each field, as there may be no sample.
 fn write(kinds: &[Stored], model: &Model, workers: usize) -> Vec<u8> {
     let stride = {
         let (mut end, mut widest) = (0usize, 1);
@@ -219,7 +219,7 @@ fn with(view: View) -> OpenOptions {
     OpenOptions { view, ..OpenOptions::default() }
 }
 
-/// Where a field's metadata lie in `small`: 0, 16, 24 and 40, of 48 bytes.
+/// The offset of a field's metadata in `small`; `at` is 0, 16, 24 or 40 of a sample's 48 bytes.
 fn metadata_at(sample: usize, at: usize) -> usize {
     24 + 4 * 1041 + sample * 48 + at
 }
@@ -481,7 +481,7 @@ proptest! {
     ) {
         let mut file = write(&kinds, &model, 2);
         for (place, byte) in places {
-            // Not in the arguments that nobody reads: the header, the metadata, the pages and the table.
+            // The fields' descriptions stay, as they have unused arguments: header, metadata, pages and table are changed.
             let behind = file.len() - 24 - kinds.len() * 1041;
             let at = place.index(24 + behind);
             let at = if at < 24 { at } else { at + kinds.len() * 1041 };

@@ -1,5 +1,5 @@
-//! Writes FFCV: the fields that the first sample has. JPEG files are images, JSON and numbers are fields of those types, all
-//! else is bytes.
+//! Writes FFCV: the fields that the first sample has. JPEG files are images, JSON and numbers are fields of those types,
+//! other files are bytes.
 //!
 //! Records and pointers are known when all samples are written: room is left for the records, the table follows the pages.
 
@@ -10,9 +10,9 @@ use crate::format::write::{Field, Gather, RecordWriter, in_order, invalid};
 use crate::format::{Holds, MemberWriter, NewMember, Outline, Output, WriteFormat};
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// The package's default; pages are larger where a value is.
+/// The size of pages that is the package's default; pages are larger if a value is.
 const PAGE_BYTES: u64 = 8 << 20;
-/// The header has 4 bytes for it.
+/// The largest size of pages: the header has 4 bytes for it.
 const MAX_PAGE_BYTES: u64 = 1 << 31;
 const NAME_BYTES: usize = 16;
 
@@ -66,18 +66,18 @@ impl WriteFormat for WriteFfcv {
 
 struct Samples<'a> {
     out: Box<dyn Output + 'a>,
-    /// As many are to come.
+    /// The number of samples that were announced.
     samples: u64,
     page_bytes: u64,
     columns: Vec<Column>,
     record_bytes: usize,
-    /// Of the samples so far.
+    /// The metadata records of the samples so far.
     records: Vec<u8>,
     table: Vec<u8>,
     written: u64,
-    /// Where the next value may lie.
+    /// The offset from which on the next value may lie.
     end: u64,
-    /// Where the output stands.
+    /// The position of the output.
     position: u64,
 }
 
@@ -109,7 +109,7 @@ impl Column {
 }
 
 impl Samples<'_> {
-    /// The columns are the fields of the first sample.
+    /// Makes the columns: the fields of the first sample.
     fn begin(&mut self, fields: &[Field]) -> io::Result<()> {
         self.columns = fields.iter().map(Column::of).collect::<io::Result<_>>()?;
         let mut end = 0_usize;
@@ -120,7 +120,7 @@ impl Samples<'_> {
         }
         self.record_bytes = end.next_multiple_of(widest);
         let records = self.samples.saturating_mul(self.record_bytes as u64);
-        // The package leaves the first page to what stands before the values.
+        // The package leaves the first page to the bytes before the values.
         self.end = self.fields_end().saturating_add(records).next_multiple_of(self.page_bytes);
         Ok(())
     }
@@ -129,10 +129,10 @@ impl Samples<'_> {
         (self.columns.len() as u64).saturating_mul(FIELD_BYTES).saturating_add(HEAD_BYTES)
     }
 
-    /// Writes a value in a page, and gives its pointer. A value lies in one page.
+    /// Writes a value in a page, and returns its pointer. A value lies in one page.
     fn value(&mut self, parts: [&[u8]; 2]) -> io::Result<u64> {
         let length = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.len() as u64));
-        // The package finds a value's size by its pointer: an empty one must not share that of the next.
+        // The package finds a value's size by its pointer: an empty value must not share that of the next one.
         let room = length.max(1);
         let page_end = self.end.saturating_add(1).next_multiple_of(self.page_bytes);
         if self.end.saturating_add(room) > page_end {
@@ -151,7 +151,7 @@ impl Samples<'_> {
         Ok(ptr)
     }
 
-    /// Writes a field's value, and gives its metadata.
+    /// Writes a field's value, and returns its metadata.
     fn field(&mut self, place: usize, field: &Field) -> io::Result<Vec<u8>> {
         let Some(Column { code, kind, .. }) = self.columns.get(place) else {
             return Ok(Vec::new());
@@ -236,7 +236,7 @@ enum Number {
     Integer(i64),
 }
 
-/// The number that a field is.
+/// Returns the number in a field, if it has one that FFCV has a type for.
 fn number(field: &Field) -> Option<Number> {
     let array = field.array().filter(|array| array.shape.is_empty())?;
     fn of<const N: usize>(elements: &[u8]) -> Option<[u8; N]> {
@@ -264,18 +264,18 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u16, u16)> {
         let marker = rest.strip_prefix(b"\xff")?;
         let (&kind, behind) = marker.split_first()?;
         if kind == 0xff {
-            // Filled up.
+            // Fill bytes before a marker.
             rest = marker;
             continue;
         }
         let length = usize::from(u16::from_be_bytes(*behind.first_chunk()?));
         let segment = behind.get(..length)?;
-        // All kinds of frames; the others of these numbers are tables, and an extension that is none.
+        // All kinds of frames; the other numbers of this range are two of tables, and one of an extension that is not a frame.
         if matches!(kind, 0xc0..=0xcf) && !matches!(kind, 0xc4 | 0xc8 | 0xcc) {
             let &[_, _, _, a, b, c, d, ..] = segment else { return None };
             return Some((u16::from_be_bytes([c, d]), u16::from_be_bytes([a, b])));
         }
-        // Pixels come before any frame.
+        // The pixels come before any frame.
         if kind == 0xda || length < 2 {
             return None;
         }

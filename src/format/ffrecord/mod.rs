@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 const NAME: &str = "FFRecord";
 
-/// What a packed directory's last sample begins with; a pickle of the tree follows.
+/// The first bytes of a packed directory's last sample; a pickle of the tree follows.
 pub const PACKED_DIRECTORY_MAGIC: &[u8] = b"piouhjgbr";
 
-/// `crc` and `n`.
+/// Bytes of `crc` and `n`.
 const HEAD_BYTES: u64 = 12;
-/// One checksum and one offset.
+/// Bytes of one checksum and one offset.
 const ENTRY_BYTES: u64 = 12;
-/// How much of the index is read at a time; a multiple of both element sizes.
+/// Bytes of the index that are read at a time; a multiple of both element sizes.
 const CHUNK_BYTES: usize = 1 << 20;
-/// A packed directory's names must fit in memory: enough for some 30 million, and hostile ones take a
-/// multiple of it.
+/// The most bytes of a packed directory's names, which must fit in memory: enough for some 30 million
+/// names. Hostile names take a multiple of these bytes.
 const MAX_NAMES_BYTES: u64 = 512 << 20;
 
 /// The format FFRecord.
@@ -48,7 +48,7 @@ impl Format for FfRecord {
         &["ffr"]
     }
 
-    /// There is no magic number: the header must be plausible and the first offset where it belongs.
+    /// There is no magic number: the header must be plausible and the first offset within the data.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         if source.len() < HEAD_BYTES {
             return Ok(Detected::No);
@@ -195,7 +195,7 @@ impl Container for FfRecordFile {
         } else {
             self.u64_at(offset_at.saturating_add(8))?
         };
-        // It was in order when the file was opened: somebody is writing to it.
+        // The offsets were in order when the file was opened: another program is writing to it.
         let Some(length) = end.checked_sub(offset_bytes) else {
             let found = format!("{end}, before {offset_bytes}");
             return Err(self.malformed(
@@ -256,7 +256,7 @@ impl Container for FfRecordFile {
 }
 
 impl FfRecordFile {
-    /// The bytes of a sample that the container itself needs, verified.
+    /// Reads and verifies a sample that the container itself needs.
     fn read_checked(&self, index: u64, sample: &Sample) -> Result<Vec<u8>> {
         let source = self.source.as_ref();
         let length = usize::try_from(sample.length_bytes).map_err(|_| {
@@ -278,7 +278,7 @@ impl FfRecordFile {
     }
 }
 
-/// Checks what the first twelve bytes promise; gives also where the data may begin.
+/// Checks the first twelve bytes; also returns the offset from which on data may lie.
 fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
     let file_bytes = source.len();
     if file_bytes < HEAD_BYTES {
@@ -307,7 +307,7 @@ fn check_head(source: &dyn Source) -> Result<(Head, u64)> {
     Ok((head, data_start))
 }
 
-/// Reads the whole index once, in order: its checksum, and every offset. Gives the first offset.
+/// Reads the whole index once, in order, to check its checksum and every offset. Returns the first offset.
 fn check_index(
     source: &dyn Source,
     head: &Head,
@@ -324,7 +324,7 @@ fn check_index(
         while at < end {
             let left = end.saturating_sub(at);
             let take = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(buf.len());
-            // What is left is a multiple of the element size, and so is a full chunk.
+            // The rest is a multiple of the element size, and so is a full chunk.
             let take = if left > take as u64 { take & !7 } else { take };
             let Some(chunk) = buf.get_mut(..take) else { break };
             reader(source).read("the index", chunk, at)?;
@@ -370,11 +370,11 @@ fn check_index(
 
 /// The state of the check over all offsets.
 struct OffsetWalk {
-    /// Where the next offset stands in the file.
+    /// The place of the next offset in the file.
     at: u64,
     previous: u64,
     first: Option<u64>,
-    /// The first offset that is wrong: where, what was expected, what was found.
+    /// The first offset that is wrong: its place, the expected offset, and the offset that was found.
     wrong: Option<(u64, String, i64)>,
 }
 

@@ -23,7 +23,7 @@ fn refusal(bytes: Vec<u8>) -> String {
     open(bytes).err().expect("refused").to_string()
 }
 
-/// What a reader would be given: `None` where it would be told of an error.
+/// The bytes that a reader gets; `None` if it gets an error.
 fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let sample = container.sample(index).ok()?;
     let start = usize::try_from(sample.offset_bytes).ok()?;
@@ -32,7 +32,7 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
     (!sample.damaged && sample.checksum.unwrap().check(bytes).is_ok()).then(|| bytes.to_vec())
 }
 
-/// Header checksum and offsets as given, whatever they are.
+/// A file with these offsets and checksums, right or wrong; the header checksum is right if `crc` is `None`.
 fn raw(crc: Option<u32>, samples: i64, crcs: &[u32], offsets: &[i64], data: &[u8]) -> Vec<u8> {
     let mut covered = samples.to_le_bytes().to_vec();
     crcs.iter().for_each(|c| covered.extend_from_slice(&c.to_le_bytes()));

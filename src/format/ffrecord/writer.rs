@@ -10,10 +10,10 @@ use crate::format::{
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// How much of a sample is copied at a time.
+/// Bytes of a sample that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Where the first sample of a container of `samples` samples lies, in bytes.
+/// The offset of the first sample of a container of `samples` samples.
 #[must_use]
 pub fn header_bytes(samples: u64) -> u64 {
     samples.saturating_mul(ENTRY_BYTES).saturating_add(super::HEAD_BYTES)
@@ -42,7 +42,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(Self { out, samples, crcs: Vec::new(), offsets: Vec::new(), position })
     }
 
-    /// Appends a sample: all that `data` gives. Returns its length in bytes.
+    /// Appends a sample: all bytes of `data`. Returns its length in bytes.
     ///
     /// # Errors
     /// Reading or writing failed; or more samples than announced.
@@ -88,7 +88,7 @@ impl<W: Write + Seek> Writer<W> {
         (self.crcs.len() / 4) as u64
     }
 
-    /// Writes the index and gives the output back, positioned anywhere.
+    /// Writes the index and returns the output, positioned anywhere.
     ///
     /// # Errors
     /// Writing failed; or fewer samples than announced.
@@ -222,7 +222,7 @@ impl MemberWriter for Members<'_> {
     }
 }
 
-/// The names of a packed directory: what its last sample holds.
+/// The names of a packed directory, which its last sample holds.
 #[derive(Default)]
 pub struct PackedNames(Branch);
 
@@ -230,7 +230,7 @@ impl PackedNames {
     /// Names a sample.
     ///
     /// # Errors
-    /// Something has this name already, or it lies too deep.
+    /// Another entry has this name already, or the path is too deep.
     pub fn add_file(&mut self, path: &[u8], sample: u64) -> io::Result<()> {
         self.0.add(path, Branch::File(sample))
     }
@@ -243,7 +243,7 @@ impl PackedNames {
         self.0.add(path, Branch::default())
     }
 
-    /// The bytes of the last sample.
+    /// Returns the bytes of the last sample.
     ///
     /// # Errors
     /// The format cannot hold such names.
@@ -256,7 +256,7 @@ impl PackedNames {
     }
 }
 
-/// A name in the tree; sorted, so that the same members give the same bytes.
+/// An entry of the tree; names are sorted, so that the same members give the same bytes.
 enum Branch {
     File(u64),
     Directory(BTreeMap<Box<[u8]>, Branch>),
@@ -283,7 +283,7 @@ impl Branch {
         }
         match (&place, &leaf) {
             (Branch::Directory(entries), _) if entries.is_empty() => *place = leaf,
-            // A directory that was implied by what lies in it.
+            // A directory that was implied by its members.
             (Branch::Directory(_), Branch::Directory(_)) => {}
             _ => return Err(invalid("two members with the same name")),
         }

@@ -1,16 +1,16 @@
-//! What files of other formats are, where that takes more than marks in fixed places. Imports `marks`.
+//! Checks for files of other formats that take more than marks in fixed places. Imports `marks`.
 
 use super::marks::{DOWNLOAD, EXPORT, KEEP, Named, PROGRAM};
 use crate::format::bytes::u32_at;
 use crate::format::{Source, magic};
 
-/// A program of Windows: its header is where that of DOS says.
+/// Recognises a program of Windows, whose header is where the header of DOS says.
 pub(super) fn of_a_program(source: &dyn Source, head: &[u8]) -> Option<Named> {
     let at = u32_at(head, 60).filter(|_| head.starts_with(b"MZ"))?;
     (read(source, at.into(), &mut [0; 4]) == b"PE\0\0").then_some(PROGRAM)
 }
 
-/// IDX, as MNIST is: bytes in a shape that takes the whole file.
+/// Recognises IDX, the format of MNIST: bytes in a shape that takes the whole file.
 pub(super) fn of_an_array(source: &dyn Source, head: &[u8]) -> Option<Named> {
     let (mark, lengths) = head.as_chunks::<4>().0.split_first()?;
     let [0, 0, 8, rank @ 1..=4] = *mark else { return None };
@@ -21,7 +21,7 @@ pub(super) fn of_an_array(source: &dyn Source, head: &[u8]) -> Option<Named> {
     is_whole.then_some(("an IDX file", EXPORT))
 }
 
-/// What servers answer in place of a file.
+/// Recognises an answer of a server in place of a file (a web page, an error message), and other XML.
 pub(super) fn of_a_page(source: &dyn Source) -> Option<Named> {
     let mut head = [0; 256];
     let head = read(source, 0, &mut head);
@@ -42,7 +42,7 @@ pub(super) fn of_a_page(source: &dyn Source) -> Option<Named> {
     }
 }
 
-/// A file that would be one sample of a dataset.
+/// Recognises a file that would be one sample of a dataset.
 pub(super) fn of_a_sample(head: &[u8]) -> Option<Named> {
     let name = match magic::sniff(head)?.suffix {
         ".jpg" => "a JPEG image",
@@ -63,7 +63,7 @@ pub(super) fn of_a_sample(head: &[u8]) -> Option<Named> {
     Some((name, KEEP))
 }
 
-/// What a text looks like by its beginning.
+/// The kind of a text, by its beginning.
 pub(super) fn kind_of_text(head: &[u8]) -> &'static str {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -76,7 +76,7 @@ pub(super) fn kind_of_text(head: &[u8]) -> &'static str {
             "a JSON file"
         }
         _ => {
-            // As many separators in both of the first lines; the second may be cut.
+            // A table has as many separators in its first line as in its second, which is whole only if a third begins.
             let has_rest = lines.next().is_some();
             let count = |line: &[u8], mark| line.iter().filter(|byte| **byte == mark).count();
             let is_table = |&mark: &u8| {
@@ -92,9 +92,9 @@ pub(super) fn kind_of_text(head: &[u8]) -> &'static str {
     }
 }
 
-/// Whether bytes are UTF-8, cut at most in its last letter, without control characters that texts do not have.
+/// Whether bytes are UTF-8, perhaps cut within the last letter, without control characters that texts do not have.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
-    /// Fewer bytes could be anything.
+    /// The fewest bytes of a text: fewer could be anything.
     const LEAST: usize = 4;
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -108,7 +108,7 @@ pub(super) fn is_text(bytes: &[u8]) -> bool {
     text.len() >= LEAST && text.chars().all(is_usual)
 }
 
-/// The bytes at a place, as many as there are; none if they cannot be read.
+/// Reads the bytes at offset `at`, as many as the file has; empty if they cannot be read.
 pub(super) fn read<'a>(source: &dyn Source, at: u64, into: &'a mut [u8]) -> &'a [u8] {
     let left = usize::try_from(source.len().saturating_sub(at)).unwrap_or(usize::MAX);
     let Some(into) = into.get_mut(..left.min(into.len())) else { return &[] };

@@ -1,6 +1,6 @@
-//! The marks by which files of other formats are known, and what to do with each. Imports nothing.
+//! The marks by which files of other formats are recognised, and the advice for each. Imports nothing.
 
-/// What a file is instead of a container, with its article, as in "is an ISO 9660 image"; and what its owner can do.
+/// The kind of a file, with its article, as in "is an ISO 9660 image"; and the advice for its owner.
 pub(super) type Named = (&'static str, &'static str);
 
 pub(super) const REPACK: &str = "unpack it, and pack the files with `ffrfs pack`, zip or tar";
@@ -17,7 +17,7 @@ pub(super) const LOAD: &str = "it is no dataset: programs that run models load i
 pub(super) const EXPORT: &str =
     "write its samples to files, and pack them with `ffrfs pack`, zip or tar";
 
-/// Where a mark stands, the mark, the file's name and the advice; as the formats' own specifications give them.
+/// The offset of a mark, the mark, the file's kind, and the advice; as the formats' own specifications give the marks.
 pub(super) type Row = (usize, &'static [u8], &'static str, &'static str);
 
 pub(super) const ROWS: &[Row] = &[
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row] = &[
     (0, b"age-encryption.org/", "a file encrypted with age", AGE),
     (0, b"-----BEGIN AGE ENCRYPTED FILE-----", "a file encrypted with age", AGE),
     (0, b"-----BEGIN PGP MESSAGE-----", "an OpenPGP message", GPG),
-    // Of a password, as gpg writes it: AES-256 and AES-128.
+    // Messages encrypted with a password, as gpg writes them: AES-256 and AES-128.
     (0, b"\x8c\x0d\x04\x09\x03", "an OpenPGP message", GPG),
     (0, b"\x8c\x0d\x04\x07\x03", "an OpenPGP message", GPG),
     (0, b"Salted__", "a file encrypted with OpenSSL", "decrypt it with openssl enc -d"),
@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     (0, b"vhdxfile", "a VHDX image", ATTACH),
     (32_769, b"CD001", "an ISO 9660 image", MOUNT),
     (32_769, b"BEA01", "a UDF image", MOUNT),
-    // Behind those of images that discs and disks have in common; with sectors of 512 and of 4,096 bytes.
+    // GPT stands behind ISO 9660 and UDF, as images for discs and disks have both; sectors have 512 or 4,096 bytes.
     (512, b"EFI PART", "a disk image with partitions (GPT)", PARTITIONS),
     (4096, b"EFI PART", "a disk image with partitions (GPT)", PARTITIONS),
     (0, b"ARROW1\0\0", "an Arrow file", EXPORT),
@@ -94,18 +94,18 @@ pub(super) const ROWS: &[Row] = &[
 
 pub(super) const PROGRAM: Named = ("a program", "name the container");
 
-/// Marks and their places, the file's name and the advice.
+/// Marks with their offsets, the file's kind, and the advice.
 pub(super) type Combined = (&'static [(usize, &'static [u8])], &'static str, &'static str);
 
-/// What is told by several marks together, all of them in the head.
+/// Files that are recognised by several marks together, all of them in the head.
 pub(super) const COMBINED: &[Combined] = &[
-    // The mark of a message, its length below 64 KiB, and a table that begins near.
+    // The mark of a message, a length of its metadata below 64 KiB, and a table that begins near.
     (&[(0, b"\xff\xff\xff\xff"), (6, b"\0\0"), (9, b"\0\0\0")], "a stream of Arrow", EXPORT),
     (&[(0, b"BM"), (6, b"\0\0\0\0")], "a BMP image", KEEP),
-    // The usual properties and a whole dictionary, with no length or one below 2^48 bytes.
+    // The usual properties and a whole dictionary, with an unknown length or a length below 2^48 bytes.
     (&[(0, b"\x5d\0\0"), (5, &[0xff; 8])], "an lzma file", RECOMPRESS),
     (&[(0, b"\x5d\0\0"), (11, b"\0\0")], "an lzma file", RECOMPRESS),
-    // A session key for an RSA key of 2048, 3072 and 4096 bits, and for one of Curve25519.
+    // A session key for an RSA key of 2048, 3072 and 4096 bits, and for a key of Curve25519.
     (&[(0, b"\x85\x01\x0c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
     (&[(0, b"\x85\x01\x8c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
     (&[(0, b"\x85\x02\x0c\x03"), (12, b"\x01")], "an OpenPGP message", GPG),
@@ -113,11 +113,11 @@ pub(super) const COMBINED: &[Combined] = &[
     (&[(54, b"FAT12   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
     (&[(54, b"FAT16   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
     (&[(82, b"FAT32   "), (510, b"\x55\xaa")], "a FAT image", MOUNT),
-    // The method stands between: `-lh5-`.
+    // The method stands between the marks: `-lh5-`.
     (&[(2, b"-lh"), (6, b"-")], "an LZH archive", REPACK),
-    // A header below 256 bytes, of the archive and not of a file in it.
+    // A header below 256 bytes, that of the archive and not of a file in it.
     (&[(0, b"\x60\xea"), (3, b"\0"), (10, b"\x02")], "an ARJ archive", REPACK),
 ];
 
-/// More than the place of any mark, and its length.
+/// At least the length of any mark.
 pub(super) const LONGEST_MARK: usize = 40;

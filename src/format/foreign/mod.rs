@@ -1,10 +1,10 @@
-//! Files that people try to mount and that no format here reads: named by their first bytes, with what to do.
+//! Files that people try to mount and that no format here reads: recognised by their first bytes, refused with advice.
 //! Imports `checks` and `marks`, and of this room `error` and `source`.
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `marks` | the table of marks in fixed places, and what to do |
-//! | `checks` | what takes more than marks: lengths, text, what servers answer |
+//! | `marks` | the table of marks in fixed places, and the advice |
+//! | `checks` | the checks that take more than marks: lengths, text, answers of servers |
 
 mod checks;
 mod marks;
@@ -17,20 +17,20 @@ use checks::{is_text, kind_of_text, of_a_page, of_a_program, of_a_sample, of_an_
 use marks::{COMBINED, LONGEST_MARK, Named, ROWS, Row};
 
 const ZIP_AT_ITS_END: &str = "; --format zip mounts the zip archive at its end";
-/// Said of a container behind what was found in it, before what to do.
+/// The text that is added to the finding in an error of a container, before its hint.
 pub(super) const AND_A_ZIP: &str = ", and a zip archive at its end (--format zip mounts it)";
 
-/// What zip archives begin with, and programs that unpack the archive at their end.
+/// The first bytes of zip archives, and of programs that unpack the archive at their end.
 const BEFORE_ZIP: [&[u8]; 4] = [b"PK", b"MZ", b"\x7fELF", b"#!"];
 
-/// The error for a file that no format here reads, if its first bytes tell what it is.
+/// The error for a file that no format here reads, if its first bytes show its kind.
 pub(super) fn refuse(source: &dyn Source) -> Option<Error> {
     let (kind, advice) = recognize(source)?;
     Some(Error::Foreign { part: source.name().clone(), kind, advice, hint: "" })
 }
 
-/// The error for a file that ends in a zip archive and begins as one of another format, of which the archive is a part
-/// by design or by chance.
+/// The error for a file that ends in a zip archive and begins as a file of another format, of which the archive is a
+/// part by design or by chance.
 pub(super) fn refuse_with_zip(source: &dyn Source) -> Option<Error> {
     let mut head = [0; 4];
     let head = read(source, 0, &mut head);
@@ -62,8 +62,8 @@ fn recognize(source: &dyn Source) -> Option<Named> {
     row.or_else(|| of_a_sample(head))
 }
 
-/// The error for an empty file; and for one whose bytes no format knows and whose name is no format's either, if it looks
-/// like text: then its name was mistaken for that of a container, or it is a list or a sample.
+/// The error for an empty file; and for a file whose bytes and name no format knows, if it looks like text: its name
+/// was mistaken for that of a container, or it is a list or a sample.
 pub(super) fn refuse_text(source: &dyn Source) -> Option<Error> {
     let mut head = [0; 512];
     let head = read(source, 0, &mut head);

@@ -1,4 +1,4 @@
-//! Files of other formats, text and samples; what begins as one of them and ends in a zip.
+//! Files of other formats, text and samples; files that begin as one of them and end in a zip.
 
 use super::super::{MemorySource, OpenOptions};
 use super::*;
@@ -70,7 +70,7 @@ fn a_damaged_file_of_a_known_format_that_ends_in_a_zip_is_refused_with_the_way_t
         let refused = super::super::open(source, &OpenOptions::default());
         let said = refused.err().expect("it is damaged").to_string();
         assert!(said.contains(AND_A_ZIP), "{said}");
-        // What the format itself says of it stays.
+        // The format's own message about the file stays.
         assert!(
             head != b"PAR1" || said.ends_with(": the file is truncated, or was not finished"),
             "{said}"
@@ -91,7 +91,7 @@ fn an_image_for_disks_and_discs_is_that_of_a_disc() {
     assert!(message(bytes).contains("is an ISO 9660 image, which"));
 }
 
-/// The first sector of a file system that has this name at this place.
+/// The first sector of a file system whose name stands at offset `at`.
 fn boot_sector(at: usize, name: &[u8]) -> Vec<u8> {
     let mut sector = b"\xeb\x3c\x90mkfs.fat".to_vec();
     sector.resize(at, 0);
@@ -100,7 +100,7 @@ fn boot_sector(at: usize, name: &[u8]) -> Vec<u8> {
     [&sector[..], b"\x55\xaa"].concat()
 }
 
-/// A program of DOS, and what it names at byte 64.
+/// A program of DOS, which says that its new header is at byte 64, where `header` stands.
 fn program(header: &[u8]) -> Vec<u8> {
     [&b"MZ"[..], &[0; 58], b"\x40\0\0\0", header].concat()
 }
@@ -169,7 +169,7 @@ fn text_and_empty_files_are_named_if_their_names_are_no_containers() {
         assert!(said.contains(&format!("is {kind}, which")), "{said}");
     }
     assert!(message(Vec::new()).contains("is an empty file, which"));
-    // Whatever its name, or the format that is asked for.
+    // Whatever the file's name, or the format that is asked for.
     let zip = Some("zip");
     for (name, format) in [("a.zip", None), ("a.tar.gz", None), ("a.gz", None), ("a", zip)] {
         let source = Arc::new(MemorySource::new(name, Vec::new()));
@@ -177,7 +177,7 @@ fn text_and_empty_files_are_named_if_their_names_are_no_containers() {
         let said = super::super::open(source, &options).err().expect("no container").to_string();
         assert!(said.starts_with(&format!("{name} is an empty file, which")), "{said}");
     }
-    // Of a container's name its own reader says best what is wrong.
+    // If the file has a container's name, the reader of that format has the best message.
     let source = Arc::new(MemorySource::new("/data/a.zip", b"no container".to_vec()));
     let refused = super::super::open(source, &OpenOptions::default());
     let said = refused.err().expect("no zip").to_string();
@@ -197,7 +197,7 @@ fn other_bytes_are_of_no_known_format() {
         &[1; 100],
         &[0; 33_000],
         b"text\xff\n\n\n",
-        // Each lacks a mark, or a byte.
+        // Each of these lacks a mark, or a byte.
         b"\x85\x01\x0c\x0312345678\x02\x08\0",
         &boot_sector(54, b"FAT16"),
         b"\x60\xea\x2a\0\x1e\x0b\x01\0\x10\0\x01\0",

@@ -9,7 +9,7 @@
 //! "EASB" | u8 0 | u8 kind | head | offset | pages that are there? | blocks | u32 lookup3
 //! "EADB" | u8 0 | u8 kind | head | offset | elements | u32 lookup3
 //! ```
-//! A block of more elements than a page has is its head with a checksum, and then pages, each with its own.
+//! A block of more elements than a page has consists of its head with a checksum, and of pages with a checksum each.
 //!
 //! Imports the input.
 
@@ -17,10 +17,11 @@ use super::super::Result;
 use super::input::{Fields, Input};
 use crate::format::counted;
 
-/// A chunk as an index has it: its number, its address, its bytes and skipped filters if it is filtered.
+/// A function that is given a chunk of an index: its number, its address, and its bytes and skipped filters if it is
+/// filtered.
 pub(super) type Visit<'v> = dyn FnMut(u64, u64, Option<(u64, u32)>) -> Result<()> + 'v;
 
-/// What elements look like.
+/// The layout of an array's elements.
 #[derive(Clone, Copy)]
 struct Elements {
     bytes: u64,
@@ -41,7 +42,7 @@ impl Elements {
         Ok(Self { bytes, is_filtered, page: 1_u64.wrapping_shl(page_bits.into()) })
     }
 
-    /// Visits so many elements, the first of them with this number.
+    /// Visits a run of elements: `run` is the number of the first one, and their count.
     fn visit(self, fields: &mut Fields<'_>, run: (u64, u64), visit: &mut Visit<'_>) -> Result<()> {
         let (first, count) = run;
         for number in first..first.saturating_add(count) {
@@ -65,7 +66,7 @@ impl Elements {
         if count > self.page { count.div_ceil(self.page.max(1)) } else { 0 }
     }
 
-    /// Visits the pages behind a block's head that `is_there` says are.
+    /// Visits the pages behind a block's head that exist according to `is_there`.
     fn visit_pages(
         self,
         input: &Input<'_>,
@@ -91,7 +92,7 @@ impl Elements {
     }
 }
 
-/// Whether a bit is set, counted from the highest of the first byte.
+/// Whether bit `number` is set, counted from the highest bit of the first byte.
 fn bit(bits: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number >> 3).ok().and_then(|at| bits.get(at));
     byte.is_some_and(|byte| byte.wrapping_shr(7_u32.wrapping_sub((number & 7) as u32)) & 1 == 1)
@@ -167,7 +168,7 @@ pub(super) fn extensible(input: &Input<'_>, address: u64, visit: &mut Visit<'_>)
     let Some(index) = fields.address()? else { return Ok(()) };
     let offset_bytes = u64::from(bits).div_ceil(8);
     let array = Extensible { input, elements, offset_bytes, min_elements };
-    // The index block has the data blocks of the first super blocks itself.
+    // The index block has the addresses of the first super blocks' data blocks itself.
     let direct_supers = min_pointers.ilog2().saturating_mul(2).min(supers);
     let blocks: u64 = min_pointers.saturating_sub(1).saturating_mul(2);
     let pointers = blocks.saturating_add(supers.saturating_sub(direct_supers).into());
@@ -202,19 +203,19 @@ pub(super) fn extensible(input: &Input<'_>, address: u64, visit: &mut Visit<'_>)
     Ok(())
 }
 
-/// How many data blocks a super block has.
+/// The number of data blocks of a super block.
 fn super_blocks(level: u32) -> u64 {
     1_u64.checked_shl(level >> 1).unwrap_or(u64::MAX)
 }
 
 impl Extensible<'_> {
-    /// How many elements each data block of a super block has.
+    /// The number of elements of each data block of a super block.
     fn block_elements(&self, level: u32) -> u64 {
         let doublings = level.saturating_add(1) >> 1;
         1_u64.checked_shl(doublings).unwrap_or(u64::MAX).saturating_mul(self.min_elements)
     }
 
-    /// Mark, version, kind, head, offset.
+    /// Bytes of the head of a block: mark, version, kind, head, offset.
     fn head_bytes(&self) -> u64 {
         (self.input.address_bytes as u64).saturating_add(6).saturating_add(self.offset_bytes)
     }
@@ -243,7 +244,7 @@ impl Extensible<'_> {
         let all =
             fields.take(usize::try_from(bits.saturating_mul(blocks)).unwrap_or(usize::MAX))?;
         for number in 0..blocks {
-            // There is room for whole bytes of each block, but its bits follow those of the block before.
+            // Each block has whole bytes of room, but its bits follow those of the block before.
             let before = number.saturating_mul(pages);
             if let Some(address) = fields.address()? {
                 let first = first.saturating_add(number.saturating_mul(count));

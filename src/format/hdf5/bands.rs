@@ -1,4 +1,4 @@
-//! Elements that lie in the file as they are, as chunks: where they are not shown as they lie.
+//! Makes chunks of elements that lie in the file as they are, where they are not shown as they are stored.
 //!
 //! Imports datasets, chunks, and the texts within elements.
 
@@ -8,17 +8,17 @@ use super::padded::Texts;
 use super::table::{Chunk, MAX_CHUNK_BYTES};
 use crate::format::View;
 
-/// What is decoded at once.
+/// Bytes that are decoded at a time.
 const BAND_BYTES: u64 = 1 << 20;
 
-/// Where elements are.
+/// The place of a dataset's elements.
 pub(super) enum Data {
     At(u64),
     Chunked(Box<Chunked>),
 }
 
 impl Data {
-    /// The same, with NULs behind each text within an element.
+    /// The data with NULs behind each text within an element.
     pub(super) fn without_padding(self, dataset: &Dataset, view: View) -> Result<Self, Refusal> {
         if view == View::Raw || dataset.bytes().is_none_or(|all| all == 0) {
             return Ok(self);
@@ -38,7 +38,8 @@ impl Data {
     }
 }
 
-/// Elements from a byte of the file on as chunks: of whole rows, or of parts of a long one. `None`: an element is too long.
+/// Makes chunks of the elements from byte `at` of the file on: of whole rows, or of parts of a long row. `None` if an
+/// element is too long.
 fn bands(dataset: &Dataset, at: u64) -> Option<Chunked> {
     let all = dataset.bytes()?;
     let element = u64::from(dataset.datatype.bytes);
@@ -55,7 +56,7 @@ fn bands(dataset: &Dataset, at: u64) -> Option<Chunked> {
         Some(Chunk { number, at: at.checked_add(start)?, bytes, mask: 0 })
     };
     let table = (0..all.div_ceil(band)).map(chunk).collect::<Option<_>>()?;
-    // In one piece: the shape does not matter.
+    // The elements lie in one piece: their shape does not matter.
     let elements = Dataset { shape: vec![all.checked_div(element)?], ..dataset.clone() };
     Some(Chunked::new(&elements, vec![band.checked_div(element)?], table))
 }

@@ -1,8 +1,8 @@
 //! The elements of a dataset in chunks, as intervals that are decoded on their own.
 //!
-//! All chunks that hold the same rows (a band) are one interval if they lie together in the file: it decodes to the
-//! rows as they are, so that a file's bytes are a range of it. Else each chunk is one, and a file's bytes are runs in
-//! several. Chunks that were never written hold the fill value: holes, if that is 0.
+//! All chunks that hold the same rows (a band) are one interval if they lie together in the file: it decodes to the rows
+//! as they are, so that a file's bytes are a range of it. Else each chunk is an interval, and a file's bytes are runs in
+//! several intervals. Chunks that were never written hold the fill value; they are holes if that is 0.
 //!
 //! Imports datasets, the table of chunks, filters, and the texts within elements.
 
@@ -15,15 +15,15 @@ use crate::format::stream::{Interval, MAX_INTERVAL_BYTES, Order};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What is fetched for an interval that no byte is stored of.
+/// The range that is fetched for an interval without stored bytes.
 const NOTHING_STORED: Range<u64> = 0..8;
-/// What may lie between the chunks of a band, beside as much as they have themselves.
+/// The most bytes between the chunks of a band, besides as many as the chunks have themselves.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// After so many holes a read is given zeros: who asks for one byte does not wait until all holes are passed.
+/// The most holes that a read passes before it is given zeros: a reader of one byte does not wait until all are passed.
 const MAX_HOLES: u32 = 4096;
 
-/// What is fetched at once for a band.
+/// The most bytes that are fetched at once for a band.
 const MAX_BAND_BYTES: u64 = 2 * MAX_INTERVAL_BYTES;
 
 /// A dataset in chunks.
@@ -39,14 +39,14 @@ pub(super) struct Chunked {
     filters: Vec<Filter>,
     fill: Vec<u8>,
     table: Vec<Chunk>,
-    /// From the first chunk to the last, in the file.
+    /// The range from the first chunk to the last, in the file.
     all_stored: Range<u64>,
     is_banded: bool,
-    /// What NULs are put behind.
+    /// The texts that NULs are put behind.
     texts: Texts,
-    /// Its chunks are parts of what lies in one piece: the last one may be shorter.
+    /// Whether the chunks are parts of elements that lie in one piece: the last one may be shorter.
     is_contiguous: bool,
-    /// The number of its first interval in the file, and where that begins in all that is decoded.
+    /// The number of its first interval in the file, and the interval's offset in all decoded bytes.
     pub(super) first: u64,
     pub(super) base: u64,
 }
@@ -54,10 +54,10 @@ pub(super) struct Chunked {
 /// Bytes of a dataset that lie together in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Where, in the dataset's bytes.
+    /// The offset in the dataset's bytes.
     pub(super) at: u64,
     pub(super) length: u64,
-    /// Where, in all that is decoded.
+    /// The offset in all decoded bytes.
     pub(super) decoded: u64,
 }
 
@@ -70,7 +70,7 @@ fn size(bytes: u64) -> usize {
 }
 
 impl Chunked {
-    /// A dataset whose chunks have this shape; it has at least one dimension, and none is 0.
+    /// A dataset whose chunks have the shape `chunk`, with at least one dimension and no length of 0.
     pub(super) fn new(dataset: &Dataset, chunk: Vec<u64>, table: Vec<Chunk>) -> Self {
         let shape = if dataset.shape.is_empty() { vec![1] } else { dataset.shape.clone() };
         let element = u64::from(dataset.datatype.bytes);
@@ -96,11 +96,11 @@ impl Chunked {
         chunked
     }
 
-    /// The same, with NULs behind texts within its elements.
+    /// The dataset with NULs behind texts within its elements.
     pub(super) fn trimmed(mut self, texts: Texts, is_contiguous: bool) -> Self {
         texts.trim(&mut self.fill, self.element);
         if is_contiguous {
-            // Nothing that is filtered lies in one piece.
+            // Filtered elements never lie in one piece.
             self.filters.clear();
         }
         (self.texts, self.is_contiguous) = (texts, is_contiguous);
@@ -112,7 +112,7 @@ impl Chunked {
         self.row_bytes.saturating_mul(self.shape.first().copied().unwrap_or(0))
     }
 
-    /// Whether what is stored has checksums.
+    /// Whether the chunks have checksums.
     pub(super) fn is_checked(&self) -> bool {
         self.filters.iter().any(Filter::is_checksum)
     }
@@ -123,7 +123,7 @@ impl Chunked {
         if self.fill.is_empty() { stored } else { stored.max(self.bytes()) }
     }
 
-    /// Rows of a band.
+    /// The number of rows of a band.
     fn rows(&self) -> u64 {
         self.chunk.first().copied().unwrap_or(1).max(1)
     }
@@ -151,7 +151,7 @@ impl Chunked {
             })
     }
 
-    /// Chunks with these numbers.
+    /// The chunks with these numbers.
     fn between(&self, numbers: Range<u64>) -> &[Chunk] {
         let start = self.table.partition_point(|chunk| chunk.number < numbers.start);
         let end = self.table.partition_point(|chunk| chunk.number < numbers.end);
@@ -164,11 +164,11 @@ impl Chunked {
         self.between(first..first.saturating_add(each))
     }
 
-    /// How many intervals it has, and how many bytes they decode to.
+    /// The number of the dataset's intervals, and the bytes that they decode to.
     pub(super) fn intervals(&self) -> (u64, u64) {
         match self.is_banded {
             true => (self.grid.first().copied().unwrap_or(0), self.bytes()),
-            // The last one is that of chunks that were never written.
+            // The last interval is that of chunks that were never written.
             false => {
                 let count = (self.table.len() as u64).saturating_add(1);
                 (count, count.saturating_mul(self.chunk_bytes))
@@ -176,13 +176,13 @@ impl Chunked {
         }
     }
 
-    /// The interval that lies so far behind the first one, in decoded bytes.
+    /// The interval that the decoded byte `decoded` lies in, counted from the beginning of the first interval.
     pub(super) fn interval_at(&self, decoded: u64) -> Option<Interval> {
         let each = if self.is_banded { self.band_bytes() } else { self.chunk_bytes };
         self.interval(decoded.checked_div(each)?)
     }
 
-    /// The interval with this number among its own.
+    /// The interval with this number among those of the dataset.
     pub(super) fn interval(&self, number: u64) -> Option<Interval> {
         let (count, all) = self.intervals();
         if number >= count {
@@ -205,7 +205,8 @@ impl Chunked {
         })
     }
 
-    /// Where the interval with this number stands among its own. `None`: rows lie in several, which they all come back to.
+    /// The place of the interval with this number among those of the dataset. `None` if rows lie in several intervals
+    /// each, and come back to the same ones.
     pub(super) fn order(&self, number: u64) -> Option<Order> {
         let (count, _) = self.intervals();
         let last = self.first.saturating_add(count).checked_sub(1)?;
@@ -213,9 +214,9 @@ impl Chunked {
         (self.is_banded && number < count).then_some(Order { start, last })
     }
 
-    /// What is stored of a range of its bytes: from the first chunk to the last.
+    /// The stored extent of a range of the dataset's bytes: from the first chunk to the last.
     pub(super) fn stored(&self, range: Range<u64>) -> Range<u64> {
-        // Asked for with each read: not by looking at all chunks.
+        // Each read asks for this: it must not look at all chunks.
         if range == (0..self.bytes()) {
             return self.all_stored.clone();
         }
@@ -227,7 +228,7 @@ impl Chunked {
         extent(self.between(first..last.saturating_add(1).saturating_mul(chunks)))
     }
 
-    /// Decodes an interval of its own from all of its stored bytes; fills `out`.
+    /// Decodes an interval of the dataset from all of its stored bytes; fills `out`.
     pub(super) fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         if !self.is_banded {
             let Some(chunk) = self.table.get(size(number)) else {
@@ -269,7 +270,7 @@ impl Chunked {
             .map_err(|fault| fault.within(&chunk.place()))
     }
 
-    /// Decodes a chunk whose elements are those of an interval.
+    /// Decodes a chunk whose elements are, in order, those of an interval.
     fn decode_whole(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         chunk.check()?;
         match self.is_contiguous {
@@ -293,7 +294,7 @@ impl Chunked {
         }
     }
 
-    /// The first element of a chunk, in each dimension.
+    /// The place of a chunk's first element, in each dimension.
     fn origin(&self, number: u64) -> Vec<u64> {
         let (mut origin, mut rest) = (vec![0; self.grid.len()], number);
         for ((place, length), chunk) in origin.iter_mut().zip(&self.grid).zip(&self.chunk).rev() {
@@ -303,7 +304,7 @@ impl Chunked {
         origin
     }
 
-    /// Where an element lies in a row.
+    /// The offset of an element in a row, in bytes.
     fn place(&self, column: &[u64]) -> Option<usize> {
         let lengths = self.shape.get(1..)?;
         let place = column
@@ -313,7 +314,7 @@ impl Chunked {
         usize::try_from(place.saturating_mul(self.element)).ok()
     }
 
-    /// Copies what of a chunk lies within the shape, from dimension `dimension` on.
+    /// Copies the part of a chunk that lies within the shape, from dimension `dimension` on.
     fn copy(&self, dimension: usize, origin: &[u64], from: &[u8], to: &mut [u8]) {
         let behind = dimension.saturating_add(1);
         let (chunk, shape) = (self.chunk.get(behind..), self.shape.get(behind..));
@@ -337,7 +338,7 @@ impl Chunked {
         }
     }
 
-    /// The first bytes at or behind `at` that are not a hole.
+    /// The first run at or behind `at` that is not a hole.
     pub(super) fn run_at(&self, mut at: u64) -> Option<Run> {
         let (all, mut holes) = (self.bytes(), 0_u32);
         while at < all {
@@ -376,8 +377,8 @@ impl Chunked {
         None
     }
 
-    /// The chunk that a byte lies in: its number, the place in it, and how many bytes follow there as they do in the
-    /// dataset.
+    /// The chunk that a byte lies in: the chunk's number, the byte's offset in it, and how many bytes follow there as
+    /// they do in the dataset.
     fn locate(&self, at: u64) -> Option<(u64, u64, u64)> {
         let within_element = at.checked_rem(self.element)?;
         let mut rest = at.checked_div(self.element)?;
@@ -392,7 +393,7 @@ impl Chunked {
             number = number.saturating_add(which.saturating_mul(numbers));
             place = place.saturating_add(inside.saturating_mul(places));
             if is_run {
-                // Up to the end of the chunk, or of the dataset, in the first dimension that is not whole.
+                // The run ends with the chunk, or with the dataset, in the last dimension that a chunk does not fill.
                 let left = chunk.saturating_sub(inside).min(length.saturating_sub(coordinate));
                 let passed = place.saturating_sub(inside.saturating_mul(places));
                 run = left.saturating_mul(places).saturating_sub(passed);
@@ -406,7 +407,7 @@ impl Chunked {
         Some((number, within, length))
     }
 
-    /// Puts a range of its bytes together, of intervals that `fetch` gives the stored bytes of.
+    /// Puts a range of the dataset's bytes together from intervals, whose stored bytes `fetch` gives.
     pub(super) fn read(
         &self,
         start: u64,
@@ -443,7 +444,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// Puts all of its bytes together, chunk by chunk: in the order of the bytes, each chunk has many runs.
+    /// Puts all of the dataset's bytes together, chunk by chunk: in the order of the bytes, each chunk has many runs.
     fn read_all(
         &self,
         out: &mut [u8],
@@ -463,7 +464,7 @@ impl Chunked {
     }
 }
 
-/// From the first byte of some chunks to the last.
+/// The range from the first byte of some chunks to the last.
 fn extent(chunks: &[Chunk]) -> Range<u64> {
     let there = chunks.iter().filter(|chunk| chunk.bytes > 0);
     let start = there.clone().map(|chunk| chunk.at).min();

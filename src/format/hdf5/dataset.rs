@@ -1,5 +1,4 @@
-//! What an object's messages say of a dataset: its shape, its type, where its elements lie, and what they are
-//! filtered by.
+//! A dataset as an object's messages describe it: its shape, its type, the place of its elements, and their filters.
 //!
 //! Imports the input, messages and datatypes.
 
@@ -14,7 +13,7 @@ use crate::format::counted;
 /// A dimension that may grow without bound.
 pub(super) const UNLIMITED: u64 = u64::MAX;
 
-/// When the fill value is written: never.
+/// The code of a fill value that is never written.
 const FILL_TIME_NEVER: u8 = 1;
 
 /// Why a dataset cannot be shown.
@@ -22,7 +21,7 @@ const FILL_TIME_NEVER: u8 = 1;
 pub(super) enum Refusal {
     /// The file is wrong.
     Malformed(Error),
-    /// It is right, and of a kind that is not shown here.
+    /// The file is right, but the dataset is of a kind that is not shown here.
     Unsupported(String),
 }
 
@@ -40,26 +39,26 @@ pub(super) fn unsupported<T>(why: impl Into<String>) -> Result<T, Refusal> {
 #[derive(Clone)]
 pub(super) struct Dataset {
     pub(super) shape: Vec<u64>,
-    /// Up to where each dimension may grow.
+    /// The length up to which each dimension may grow.
     pub(super) most: Vec<u64>,
     pub(super) datatype: Datatype,
     pub(super) layout: Layout,
     pub(super) filters: Vec<Filter>,
-    /// An element of those that were never written; empty: zeros.
+    /// The value of elements that were never written; empty for zeros.
     pub(super) fill: Vec<u8>,
 }
 
-/// Where elements lie.
+/// The layout of a dataset's elements.
 #[derive(Debug, Clone)]
 pub(super) enum Layout {
-    /// At this byte of the file, so many bytes.
+    /// In the object's header: an offset in the file, and a length in bytes.
     InHeader(u64, u64),
-    /// From this address on, so many bytes if the layout says that. `None`: nothing was written.
+    /// In one piece: its address (`None` if no element was written), and its length in bytes, if the layout says it.
     Contiguous(Option<u64>, Option<u64>),
     Chunked(ChunkLayout),
 }
 
-/// How chunks are found.
+/// The shape of chunks, and the index by which they are found.
 #[derive(Debug, Clone)]
 pub(super) struct ChunkLayout {
     /// Elements in each dimension of a chunk.
@@ -67,18 +66,18 @@ pub(super) struct ChunkLayout {
     /// Bytes of an element.
     pub(super) element: u64,
     pub(super) index: ChunkIndex,
-    /// Of the index, or of the chunks themselves.
+    /// The address of the index, or of the chunks themselves.
     pub(super) address: Option<u64>,
-    /// Chunks at the edges are not filtered.
+    /// Whether chunks at the edges are left unfiltered.
     pub(super) edges_are_plain: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkIndex {
     Tree1,
-    /// One chunk; bytes and skipped filters, if it is filtered.
+    /// One chunk: its bytes and skipped filters, if it is filtered.
     Single(Option<(u64, u32)>),
-    /// One after the other.
+    /// The chunks lie one after the other.
     Implicit,
     FixedArray,
     ExtensibleArray,
@@ -130,7 +129,7 @@ impl Dataset {
     }
 
     fn check(&self, input: &Input<'_>, at: u64) -> Result<()> {
-        // What nobody has written takes no place: the file can be right.
+        // Elements that were never written take no space: the file can be right.
         let may_lack = matches!(self.layout, Layout::Chunked(_) | Layout::Contiguous(None, _));
         if !may_lack && !self.is_countable() {
             let found =
@@ -168,7 +167,7 @@ impl Dataset {
         self.bytes().is_some_and(|bytes| i64::try_from(bytes).is_ok())
     }
 
-    /// Bytes of all elements. `None`: they are too many for a number.
+    /// The bytes of all elements; `None` if a 64-bit number cannot hold them.
     pub(super) fn bytes(&self) -> Option<u64> {
         if self.shape.contains(&0) {
             return Some(0);
@@ -218,7 +217,7 @@ fn dataspace(fields: &mut Fields<'_>) -> Result<(Vec<u64>, Vec<u64>)> {
 
 fn fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
     let before = fields.clone();
-    // HDF5's library puts nothing where nothing was written if it never writes the value: h5py gives zeros.
+    // HDF5's library gives no values for elements that were not written if it never writes the fill value: h5py gives zeros.
     let (is_there, time) = match fields.u8()? {
         version @ (1 | 2) => {
             fields.take(1)?;
@@ -237,7 +236,7 @@ fn fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
 
 fn old_fill(fields: &mut Fields<'_>) -> Result<Vec<u8>> {
     let length = fields.u32()?;
-    // -1: it is undefined.
+    // -1: the fill value is undefined.
     if length == u32::MAX {
         return Ok(Vec::new());
     }
@@ -269,7 +268,7 @@ fn layout(fields: &mut Fields<'_>) -> Result<Layout, Refusal> {
     }
 }
 
-/// Chunks of versions 1 to 3, which a B-tree of version 1 lists.
+/// Reads the chunks of layouts of versions 1 to 3, which a B-tree of version 1 lists.
 fn old_chunks(fields: &mut Fields<'_>, rank: usize) -> Result<ChunkLayout> {
     let address = fields.address()?;
     let (chunk, element) = chunk_shape(fields, rank, 4)?;
@@ -277,7 +276,7 @@ fn old_chunks(fields: &mut Fields<'_>, rank: usize) -> Result<ChunkLayout> {
     Ok(ChunkLayout { chunk, element, index, address, edges_are_plain: false })
 }
 
-/// Versions 1 and 2.
+/// Reads a layout of version 1 or 2.
 fn old_layout(fields: &mut Fields<'_>) -> Result<Layout> {
     let (rank, before) = (usize::from(fields.u8()?), fields.clone());
     let class = fields.u8()?;
@@ -294,7 +293,7 @@ fn old_layout(fields: &mut Fields<'_>) -> Result<Layout> {
     }
 }
 
-/// The lengths of a chunk, and behind them that of an element.
+/// Reads the lengths of a chunk, and the length of an element behind them.
 fn chunk_shape(
     fields: &mut Fields<'_>,
     rank: usize,
@@ -308,7 +307,7 @@ fn chunk_shape(
     Ok((chunk, element))
 }
 
-/// Versions 4 and 5.
+/// Reads the chunks of layouts of versions 4 and 5.
 fn new_chunks(fields: &mut Fields<'_>) -> Result<ChunkLayout> {
     let (flags, rank, length_bytes) = (fields.u8()?, fields.u8()?, fields.u8()?);
     let (chunk, element) = chunk_shape(fields, rank.into(), length_bytes.into())?;

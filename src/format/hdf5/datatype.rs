@@ -1,4 +1,4 @@
-//! Datatype messages, and what NumPy calls them.
+//! Datatype messages, and NumPy's names for the types.
 //!
 //! ```text
 //! u8 class and version | 3 × u8 bits | u32 bytes of an element | properties
@@ -11,22 +11,22 @@ use super::super::npy;
 use super::input::Fields;
 use crate::format::counted;
 
-/// Types within types.
+/// The deepest nesting of types within types.
 const MAX_NESTING: u32 = 32;
-/// No array that NumPy reads has more.
+/// The most dimensions of an array that NumPy reads.
 pub(super) const MAX_DIMENSIONS: usize = 64;
 
-/// How a fixed string ends.
+/// The end of a fixed string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Padding {
-    /// At its first NUL.
+    /// The first NUL.
     Terminated,
-    /// NULs, as many as there are.
+    /// All NULs at the end of its bytes.
     Nulls,
     Spaces,
 }
 
-/// What an element is.
+/// The kind of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     /// A type of NumPy's, such as `<f4`.
@@ -36,9 +36,9 @@ pub(super) enum Kind {
     Compound(Vec<Member>),
     /// An array of elements in each element.
     Array(Vec<u64>, Box<Datatype>),
-    /// As many elements as each says, elsewhere.
+    /// A sequence elsewhere in the file, of as many elements as each element says.
     Sequence(Box<Datatype>),
-    /// Text elsewhere.
+    /// Text elsewhere in the file.
     FarText,
 }
 
@@ -50,12 +50,12 @@ type Member = (Vec<u8>, u32, Datatype);
 pub(super) struct Datatype {
     pub(super) bytes: u32,
     pub(super) kind: Kind,
-    /// What it is, if NumPy has no type for it.
+    /// The name of the type's kind, if NumPy has no type for it.
     pub(super) is_unknown: Option<&'static str>,
 }
 
 impl Datatype {
-    /// What it has, or its fields or elements have, for which NumPy has no type.
+    /// The name of a part for which NumPy has no type: the type itself, a field, or its elements.
     pub(super) fn unknown(&self) -> Option<&'static str> {
         self.is_unknown.or_else(|| match &self.kind {
             Kind::Compound(members) => {
@@ -71,8 +71,8 @@ impl Datatype {
         read(fields, MAX_NESTING)
     }
 
-    /// The type as Python writes it in a `.npy` header, and the dimensions that it adds to an array's shape. `None`:
-    /// its elements lie elsewhere.
+    /// The type as Python writes it in a `.npy` header, and the dimensions that it adds to an array's shape. `None` if
+    /// its values lie elsewhere in the file.
     pub(super) fn descr(&self) -> Option<(String, Vec<u64>)> {
         match &self.kind {
             Kind::Plain(descr) => Some((format!("'{descr}'"), Vec::new())),
@@ -119,8 +119,8 @@ impl Datatype {
         Some(format!("[{}]", parts.join(", ")))
     }
 
-    /// Fields in the order of their bytes: NumPy finds them by their names, and has them so in a file. `None`: they share
-    /// bytes, or there are none.
+    /// The fields in the order of their bytes: NumPy finds fields by their names, and has them in this order in a file.
+    /// `None` if fields share bytes, or if the type has no fields.
     fn side_by_side<'a>(&self, members: &'a [Member]) -> Option<Vec<&'a Member>> {
         let mut sorted: Vec<_> = members.iter().collect();
         sorted.sort_by_key(|(_, at, _)| *at);
@@ -130,7 +130,7 @@ impl Datatype {
         (end <= self.bytes && !sorted.is_empty()).then_some(sorted)
     }
 
-    /// Whether it has fields that NumPy cannot have beside each other.
+    /// Whether the type has fields that NumPy cannot have beside each other.
     pub(super) fn is_opaque(&self) -> bool {
         match &self.kind {
             Kind::Compound(members) => self.side_by_side(members).is_none(),
@@ -143,7 +143,7 @@ impl Datatype {
     }
 }
 
-/// Bytes between fields that belong to none.
+/// The bytes between two fields, as a field without a name.
 fn gap(from: u32, to: u32) -> Option<String> {
     to.checked_sub(from).filter(|gap| *gap > 0).map(|gap| format!("('', '|V{gap}')"))
 }
@@ -263,7 +263,7 @@ fn float(fields: &mut Fields<'_>, bits: u32, bytes: u32) -> Result<String> {
             (2, 16, [10, 5, 0, 10], 15)
             | (4, 32, [23, 8, 0, 23], 127)
             | (8, 64, [52, 11, 0, 52], 1023) => is_implied,
-            // The x87's.
+            // The format of the x87.
             (16, 80, [64, 15, 0, 64], 16_383) => bits & 1 == 0,
             _ => false,
         };
@@ -335,7 +335,7 @@ fn compound(
     Ok(members)
 }
 
-/// Integers; those of a byte that h5py takes for truth values are these.
+/// Reads an enumeration: integers, or truth values if h5py takes its bytes for those.
 fn enumeration(
     fields: &mut Fields<'_>,
     (version, bits, bytes): (u8, u32, u32),

@@ -1,6 +1,6 @@
 //! An open HDF5 file.
 //!
-//! Imports what is shown, chunks, names and headers of this directory.
+//! Imports shown datasets, chunks, names and headers of this directory.
 
 use super::chunked::Chunked;
 use super::object::{Extension, Headers};
@@ -22,14 +22,14 @@ pub(super) struct Hdf5File {
     names: Vec<Name>,
     shown: Vec<Shown>,
     chunks: Chunks,
-    /// Symbolic links, behind all other samples: their names.
+    /// The numbers of the names of symbolic links, which stand behind all other samples.
     links: Vec<u32>,
     samples: u64,
     data_bytes: u64,
     warnings: Vec<String>,
 }
 
-/// The datasets in chunks of a file, whose intervals are numbered on.
+/// The datasets in chunks of a file, whose intervals are numbered on from one dataset to the next.
 struct Chunks(Vec<Chunked>);
 
 impl Chunks {
@@ -86,7 +86,7 @@ impl Hdf5File {
             extension => (extension?.unwrap_or_default(), None),
         };
         if let Some(at) = extension.cache_image {
-            // What lies in the places of the image's structures is older, and nothing there shows it.
+            // The bytes in the places of the image's structures are older, without a sign of it.
             let expected = "all of the file's structure in its place";
             let hint = ": HDF5's library puts it there when the file is opened to write";
             return Err(reader.malformed(at, expected, "some in an image of a cache", hint));
@@ -121,18 +121,18 @@ impl Hdf5File {
         Ok(Self { names, shown, chunks, links, samples, data_bytes, warnings, source })
     }
 
-    /// A dataset's samples, and which of them; `None`: it is a link, or there is none.
+    /// The dataset of a sample, and the sample's number in it; `None` if the sample is a link, or does not exist.
     fn held(&self, index: u64) -> Option<(&Shown, u64)> {
         if index >= self.samples {
             return None;
         }
         let behind = self.shown.partition_point(|shown| shown.first <= index);
-        // Datasets of no samples stand before the one that the sample is of.
+        // Datasets without samples stand before the dataset of the sample.
         let shown = self.shown.get(..behind)?.iter().rev().find(|shown| shown.count > 0)?;
         Some((shown, index.saturating_sub(shown.first)))
     }
 
-    /// The dataset in chunks that a sample is of: the place of its first byte, its length, its prefix.
+    /// The dataset in chunks that a sample belongs to, the place of the sample's first byte, its length, and its prefix.
     fn in_chunks(&self, index: u64) -> Option<(&Chunked, u64, u64, &[u8])> {
         let (shown, number) = self.held(index)?;
         let Held::Chunked { number: which, bytes, prefix } = &shown.content else { return None };
@@ -158,7 +158,7 @@ impl Hdf5File {
         path
     }
 
-    /// The path of a link as it is shown. It has the ending of what it leads to; with that, even a name such as `.` can be
+    /// The path of a link as it is shown: with the ending of the link's target, so that even a name such as `.` can be
     /// shown.
     fn link_path(&self, number: u32, target: u32) -> Vec<u8> {
         let mut path = self.tree_path(number);
@@ -236,7 +236,7 @@ fn damaged(bytes: u64, file_bytes: u64) -> Sample {
     Sample { length_bytes, damaged: true, ..Sample::default() }
 }
 
-/// What is shown of a prefix of so many bytes and what follows it.
+/// The content of a file that has a prefix of `prefix` bytes before the stored ones.
 fn behind(prefix: usize) -> Content {
     match u32::try_from(prefix) {
         Ok(0) => Content::Stored,
@@ -338,7 +338,7 @@ impl Container for Hdf5File {
             let place = |at: u64| usize::try_from(at.checked_sub(first)?).ok();
             let range = place(range.start).zip(place(range.end));
             let bytes = range.and_then(|(start, end)| stored.get(start..end));
-            // An interval that nothing is stored of.
+            // The range of an interval without stored bytes lies outside of `stored`.
             Ok(bytes.unwrap_or_default().to_vec())
         });
         let reader = input::reader(self.source.as_ref());

@@ -1,5 +1,5 @@
-//! What chunks are filtered by: the filters of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), and those
-//! of others: LZF, bzip2, Blosc, LZ4, bitshuffle and zstd. Chunks with another filter cannot be decoded.
+//! The filters of chunks: those of the HDF5 library (deflate, shuffle, fletcher32, szip, N-bit, scale-offset), and
+//! others: LZF, bzip2, Blosc, LZ4, bitshuffle and zstd. Chunks with another filter cannot be decoded.
 //!
 //! ```text
 //! u8 1 | u8 filters | 6 × u8 | filters: u16 ID | u16 length of the name | u16 flags | u16 values | name | u32 values
@@ -35,33 +35,33 @@ const FLETCHER32: u16 = 3;
 const SZIP: u16 = 4;
 const NBIT: u16 = 5;
 const SCALEOFFSET: u16 = 6;
-/// PyTables'.
+/// The filter of PyTables.
 const BZIP2: u16 = 307;
 const LZF: u16 = 32_000;
 const BLOSC: u16 = 32_001;
 const LZ4: u16 = 32_004;
 const BITSHUFFLE: u16 = 32_008;
 const ZSTD: u16 = 32_015;
-/// The checksum behind a chunk.
+/// Bytes of the checksum behind a chunk.
 const SUM_BYTES: usize = 4;
-/// What is compressed twice is decompressed by so many bytes at a time.
+/// Bytes that are decompressed at a time, of a chunk that is compressed twice.
 const STEP_BYTES: usize = 64 << 10;
-/// More filters than any file has; a chunk's mask has a bit for each.
+/// The most filters of a dataset: no file has more, and a chunk's mask has a bit for each.
 const MAX_FILTERS: u8 = 32;
 
-/// What filters may add to a chunk, beside as much as it has.
+/// Bytes that filters may add to a chunk, besides as many as the chunk has.
 const MAX_GROWTH_BYTES: u64 = 64 << 10;
 
-/// The most bytes that filters may make of a chunk of so many: none makes it much longer.
+/// The most bytes that filters may make of a chunk of `chunk_bytes`: no filter makes a chunk much longer.
 pub(super) fn most_stored(chunk_bytes: u64) -> u64 {
     chunk_bytes.saturating_mul(2).saturating_add(MAX_GROWTH_BYTES)
 }
 
-/// A step between a chunk's elements and what is stored.
+/// A step between a chunk's elements and its stored bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter {
     id: u16,
-    /// For shuffle, the first one is the bytes of an element.
+    /// The parameters of the filter; for shuffle, the first one is the size of an element, in bytes.
     values: Box<[u32]>,
 }
 
@@ -94,7 +94,7 @@ impl Filter {
         Ok(filters)
     }
 
-    /// What it is called, if it cannot be undone here.
+    /// The filter's name, if the filter cannot be undone here.
     pub(super) fn missing(&self) -> Option<String> {
         let name = match self.id {
             DEFLATE | SHUFFLE | FLETCHER32 | SZIP | NBIT | SCALEOFFSET => return None,
@@ -106,13 +106,13 @@ impl Filter {
         Some(format!("filter {} ({name})", self.id))
     }
 
-    /// Whether it sorts the bytes of elements of another size than this one. A second one in a pipeline has no size: the library
-    /// leaves it out of all chunks.
+    /// Whether the filter is a shuffle of elements of another size than `element`. A second shuffle in a pipeline has no
+    /// size: the library leaves it out of all chunks.
     pub(super) fn is_of_others(&self, element: u32) -> bool {
         self.id == SHUFFLE && ![0, element].contains(&self.element())
     }
 
-    /// The bytes of the elements that are sorted.
+    /// The size of the elements whose bytes are sorted, in bytes.
     fn element(&self) -> u32 {
         self.values.first().copied().unwrap_or(0)
     }
@@ -138,7 +138,7 @@ impl Filter {
         }
     }
 
-    /// Undoes a filter that compresses, where nobody knows how many bytes that gives; it fails behind `most` of them.
+    /// Undoes a filter that compresses, where the decompressed length is not known; fails if that exceeds `most` bytes.
     fn decompress_any(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
         let codec = match self.id {
             DEFLATE => Codec::Zlib,
@@ -164,7 +164,7 @@ impl Filter {
         }
     }
 
-    /// How many bytes this gives, if the chunk or the filter says so.
+    /// The decompressed length, if the chunk or the filter says it.
     fn length(&self, bytes: &[u8]) -> Option<usize> {
         match self.id {
             LZF => lzf::length(bytes),
@@ -178,7 +178,7 @@ impl Filter {
         }
     }
 
-    /// The same, where the chunk or the filter says how many bytes that gives.
+    /// As `decompress_any`, where the chunk or the filter says the decompressed length.
     fn decompress_to(
         &self,
         length: Option<usize>,
@@ -193,7 +193,7 @@ impl Filter {
         self.decompress(bytes, &mut out).map(|()| out)
     }
 
-    /// Whether it changes nothing, by its values.
+    /// Whether the filter changes no bytes, according to its values.
     fn is_plain(&self) -> bool {
         match self.id {
             NBIT => nbit::is_plain(&self.values),
@@ -211,14 +211,14 @@ fn too_long(most: usize) -> String {
     format!("it is compressed twice, and has over {most} bytes in between")
 }
 
-/// The filters but those that `mask` leaves out, or that change nothing.
+/// The filters, without those that `mask` leaves out and those that change no bytes.
 fn used(filters: &[Filter], mask: u32) -> impl Iterator<Item = &Filter> {
     let filters = filters.iter().enumerate();
     let used = filters.filter(move |(place, _)| !Filter::is_left_out(*place, mask));
     used.map(|(_, filter)| filter).filter(|filter| !filter.is_plain())
 }
 
-/// As [`decode`], to `out`; at once if one filter compresses and there is no other.
+/// As [`decode`], into `out`: directly if the only filter is one that compresses.
 pub(super) fn decode_to(
     filters: &[Filter],
     mask: u32,
@@ -237,14 +237,14 @@ pub(super) fn decode_to(
     }
 }
 
-/// Undoes all filters but those that `mask` leaves out; gives `length` bytes.
+/// Undoes all filters but those that `mask` leaves out; returns `length` bytes.
 pub(super) fn decode<'a>(
     filters: &[Filter],
     mask: u32,
     stored: &'a [u8],
     length: usize,
 ) -> Result<Cow<'a, [u8]>, Fault> {
-    // How long a chunk is before each filter: known as long as none before it compresses.
+    // The length of a chunk before each filter: it is known as long as no filter before it compresses.
     let (mut steps, mut before) = (Vec::new(), Some(length));
     for filter in used(filters, mask) {
         steps.push((filter, before));
@@ -264,7 +264,7 @@ pub(super) fn decode<'a>(
             SHUFFLE => Cow::Owned(shuffle::undo(&bytes, filter.element() as usize)),
             FLETCHER32 => checked(bytes)?,
             _ => Cow::Owned(match before {
-                // No more than a chunk, which was bounded when its dataset was opened.
+                // No longer than a chunk, whose length was bounded when its dataset was opened.
                 Some(length) => {
                     let mut out = vec![0; length];
                     filter.decompress(&bytes, &mut out)?;
@@ -299,9 +299,9 @@ fn checked(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, Fault> {
     })
 }
 
-/// As the HDF5 library has it: of big-endian words of 16 bits.
+/// The checksum as the HDF5 library computes it: of big-endian words of 16 bits.
 fn fletcher32(bytes: &[u8]) -> u32 {
-    /// So many words can be added up before 32 bits overflow.
+    /// Bytes of the words that can be added up before 32 bits overflow.
     const RUN_BYTES: usize = 720;
     let fold = |sum: u32| (sum & 0xffff).wrapping_add(sum >> 16);
     let (mut low, mut high) = (0_u32, 0_u32);

@@ -16,19 +16,19 @@ use super::object::{LINK, LINK_INFO, Message, SYMBOL_TABLE};
 use super::tree1::{self, Keys};
 use super::tree2;
 
-/// Records of links by the hashes of their names.
+/// The type of records of links, by the hashes of their names.
 const NAMES: u8 = 5;
-/// The cache of a symbol that is a soft link.
+/// The type of cache of a symbol that is a soft link.
 const CACHED_SOFT_LINK: u32 = 2;
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// The address of an object.
     Hard(u64),
     /// A path in this file.
     Soft(Vec<u8>),
-    /// Out of this file.
+    /// The name of another file, and a path in it.
     External(String),
 }
 
@@ -44,7 +44,7 @@ pub(super) fn is_group(messages: &[Message]) -> bool {
     messages.iter().any(|message| matches!(message.kind, SYMBOL_TABLE | LINK_INFO | LINK))
 }
 
-/// All links of a group, in the order of their names.
+/// Reads all links of a group, in the order of their names.
 pub(super) fn links(input: &Input<'_>, messages: &[Message]) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     for message in messages {
@@ -67,7 +67,7 @@ pub(super) fn links(input: &Input<'_>, messages: &[Message]) -> Result<Vec<Link>
     Ok(links)
 }
 
-/// `None`: it is of a kind that this program does not know.
+/// Reads a link; `None` if it is of a kind that this program does not know.
 fn link(fields: &mut Fields<'_>) -> Result<Option<Link>> {
     let before = fields.clone();
     let version = fields.u8()?;

@@ -23,14 +23,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 const DIRECT_HAS_CHECKSUM: u8 = 0x02;
-/// No heap nests deeper: each level has blocks of at least twice the size.
+/// The deepest nesting of a heap: each level has blocks of at least twice the size.
 const MAX_NESTING: u32 = 64;
-/// Records of huge objects, and of filtered ones: a place, and a key.
+/// The types of records of huge objects, and of filtered ones: a place, and a key.
 const HUGE: [u8; 2] = [1, 2];
-/// No block or filtered object is longer: the library's own blocks of links have 64 KiB.
+/// The most bytes of a block or a filtered object: the library's own blocks of links have 64 KiB.
 const MAX_OBJECT_BYTES: u64 = 16 << 20;
-/// Blocks of a heap that are held in memory: a group with so many links has tens of millions. Holes of a sparse file would
-/// take memory without bound.
+/// The most bytes of a heap's blocks that are held in memory, which suffice for tens of millions of links. Without a
+/// bound, holes of a sparse file could take all memory.
 const MAX_HELD_BYTES: u64 = 1 << 30;
 
 /// A heap whose head was read.
@@ -48,12 +48,12 @@ pub(super) struct Heap<'a> {
     rows: u16,
     filtered: Option<Filtered>,
     blocks: HashMap<u64, Block>,
-    /// Bytes of these blocks.
+    /// Bytes of the blocks that are held.
     held_bytes: u64,
     huge: Huge,
 }
 
-/// What is filtered: how long it is so, and filters that were left out.
+/// A filtered block or object: its stored length, and the filters that were left out.
 #[derive(Clone, Copy)]
 struct Stored {
     bytes: u64,
@@ -66,7 +66,7 @@ impl Stored {
     }
 }
 
-/// What blocks and huge objects are filtered by.
+/// The filters of blocks and huge objects.
 struct Filtered {
     /// How the root is stored, if it is a direct block.
     root: Stored,
@@ -85,7 +85,7 @@ impl Filtered {
     }
 }
 
-/// Where a huge object is, and how long.
+/// The address and the length of a huge object.
 #[derive(Clone, Copy)]
 struct Place {
     address: u64,
@@ -95,12 +95,12 @@ struct Place {
 
 /// Objects that are too long for blocks: each lies by itself.
 struct Huge {
-    /// Whether an ID says where, as it has room for that.
+    /// Whether an ID holds the object's place, as it has room for that.
     is_direct: bool,
     /// Bytes of a key in an ID.
     key_bytes: usize,
     tree: Option<u64>,
-    /// By the key, once the tree was read.
+    /// The places by their keys, once the tree was read.
     places: Option<HashMap<u64, Place>>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Heap<'a> {
             tree: fields.address()?,
             places: None,
         };
-        // What free space and statistics have.
+        // The fields of free space and statistics.
         let skip = l.saturating_mul(9).saturating_add(a);
         fields.take(usize::try_from(skip).unwrap_or(usize::MAX))?;
         let before = fields.clone();
@@ -170,7 +170,7 @@ impl<'a> Heap<'a> {
         })
     }
 
-    /// The object with an ID, and where it stands in the file.
+    /// The object with an ID, and the object's offset in the file.
     pub(super) fn object(&mut self, id: &[u8], id_at: u64) -> Result<(Vec<u8>, u64)> {
         let mut fields = self.input.fields_at(id, id_at);
         let before = fields.clone();
@@ -222,7 +222,7 @@ impl<'a> Heap<'a> {
         Ok(self.huge.places.get_or_insert_default())
     }
 
-    /// A block at an address, of so many bytes once its filters are undone.
+    /// Reads the block at an address, of `bytes` bytes once its filters are undone.
     fn unfiltered(
         &self,
         what: &'static str,
@@ -292,7 +292,7 @@ impl<'a> Heap<'a> {
         Ok((bytes.to_vec(), at))
     }
 
-    /// Mark, version, address of the heap, offset.
+    /// Bytes of the head of a block: mark, version, address of the heap, offset.
     fn head_bytes(&self) -> u64 {
         5_u64.saturating_add(self.input.address_bytes as u64).saturating_add(self.id_bytes.0 as u64)
     }
@@ -334,11 +334,11 @@ impl<'a> Heap<'a> {
         Err(self.no_block(offset))
     }
 
-    /// The address of a child of an indirect block with so many rows, and how it is stored.
+    /// The address of child `number` of an indirect block with `rows` rows, and how the child is stored.
     fn child(&mut self, address: u64, rows: u64, number: u64) -> Result<(u64, Option<Stored>)> {
         let (a, l) = (self.input.address_bytes as u64, self.input.length_bytes as u64);
         let entries = rows.saturating_mul(self.width);
-        // Direct blocks come first: two rows of the first size, and one of each that is twice as large.
+        // Direct blocks come first: two rows of the first size, and one row of each doubled size.
         let sizes = self.largest_bytes.checked_div(self.first_bytes).unwrap_or(1).max(1);
         let direct = u64::from(sizes.ilog2()).saturating_add(2).saturating_mul(self.width);
         let stored_bytes = if self.filtered.is_some() { l.saturating_add(4) } else { 0 };
@@ -373,7 +373,7 @@ impl<'a> Heap<'a> {
     }
 }
 
-/// The head of a heap, which is longer if there are filters.
+/// Reads the head of a heap, which is longer if the heap has filters.
 fn head(input: &Input<'_>, address: u64) -> Result<Block> {
     const WHAT: &str = "the head of a heap";
     let (a, l) = (input.address_bytes as u64, input.length_bytes as u64);
@@ -393,7 +393,7 @@ fn head(input: &Input<'_>, address: u64) -> Result<Block> {
     Ok(head)
 }
 
-/// Reads where a huge object is. `None`: it is nowhere.
+/// Reads the place of a huge object; `None` if its address is undefined.
 fn place(fields: &mut Fields<'_>, is_filtered: bool) -> Result<Option<Place>> {
     let (address, bytes) = (fields.address()?, fields.length()?);
     let (bytes, stored) = match is_filtered {
@@ -406,7 +406,7 @@ fn place(fields: &mut Fields<'_>, is_filtered: bool) -> Result<Option<Place>> {
     Ok(address.map(|address| Place { address, bytes, stored }))
 }
 
-/// The checksum of a direct block is taken with its own place as zeros.
+/// Compares the checksum of a direct block, which is computed with zeros in the checksum's own place.
 fn check_direct(input: &Input<'_>, block: &mut Block, at: u64) -> Result<()> {
     let start = usize::try_from(at).unwrap_or(usize::MAX);
     let end = start.saturating_add(4);

@@ -1,5 +1,5 @@
-//! The structure of an HDF5 file as it is read: blocks by their address, and the fields in them. All that is read is
-//! charged to one budget, so that structures that point at each other end.
+//! Reads the structure of an HDF5 file: blocks by their address, and the fields in them. All bytes that are read are
+//! charged to one budget, so that reading ends even if structures point at each other.
 //!
 //! Imports the reader and the errors of this room.
 
@@ -9,36 +9,36 @@ use super::NAME;
 use crate::format::{counted, stream};
 use std::cell::Cell;
 
-/// What of a file's structure may be read beyond twice the file's length, in bytes.
+/// The bytes that may be read of a file's structure, and stored in its chunks, beyond twice the file's length.
 const FREE_BYTES: u64 = 16 << 20;
-/// Each block costs so much, however short it is.
+/// The least cost of a block, however short it is.
 const BLOCK_COST: u64 = 16;
-/// No structure is longer: it is read into memory as a whole.
+/// The most bytes of a structure, which is read into memory as a whole.
 const MAX_BLOCK_BYTES: u64 = 1 << 30;
-/// Chunks of all datasets of a file: a table of them takes 24 bytes of memory a chunk, and of a sparse file a chunk may take
-/// nothing.
+/// The most chunks of all datasets of a file: a table of chunks takes 24 bytes of memory for each, and a chunk of a
+/// sparse file may take no space.
 const MAX_CHUNKS: u64 = 1 << 26;
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
 /// A file whose superblock was read.
 pub(super) struct Input<'a> {
     pub(super) reader: Reader<'a>,
-    /// Where address 0 is, in the file.
+    /// The offset of address 0 in the file.
     pub(super) base: u64,
     /// Length of an address, in bytes.
     pub(super) address_bytes: usize,
     /// Length of a length, in bytes.
     pub(super) length_bytes: usize,
     budget: Cell<u64>,
-    /// What the chunks of all datasets may still have stored, in bytes.
+    /// The stored bytes that the chunks of all datasets may still have.
     chunks: Cell<u64>,
-    /// How many chunks all datasets may still have.
+    /// The number of chunks that all datasets may still have.
     chunks_left: Cell<u64>,
 }
 
-/// Some bytes of the file.
+/// A range of the file's bytes.
 pub(super) struct Block {
-    /// Where in the file.
+    /// The offset in the file.
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
         Self { reader, base, address_bytes: 8, length_bytes: 8, budget, chunks, chunks_left }
     }
 
-    /// The bytes at an address, all of which must lie in the file.
+    /// Reads the bytes at an address, all of which must lie in the file.
     pub(super) fn block(&self, what: &'static str, address: u64, length: u64) -> Result<Block> {
         let at = self.place(what, address, length)?;
         if length > MAX_BLOCK_BYTES {
@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
         Ok(Block { at, bytes })
     }
 
-    /// Takes the cost, in bytes, of what is read or copied at byte `at` of the file from the budget.
+    /// Takes the cost, in bytes, of a read or copy at byte `at` of the file from the budget.
     pub(super) fn charge(&self, at: u64, cost: u64) -> Result<()> {
         let left = self.budget.get().checked_sub(cost).ok_or_else(|| {
             let expected = "structures that are each referred to once";
@@ -74,8 +74,8 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// Takes a chunk that lies at byte `at` of the file from what all chunks may have: no two lie in one place, and to decode
-    /// many small ones from one place takes long.
+    /// Takes a chunk that lies at byte `at` of the file from the bytes and the number that all chunks may have: no two
+    /// chunks lie in one place, and decoding many small ones from one place takes long.
     pub(super) fn take_chunk(&self, at: u64, bytes: u64) -> Result<()> {
         let left = self.chunks.get().checked_sub(bytes).ok_or_else(|| {
             let found = "chunks of more than twice the file's length";
@@ -90,12 +90,12 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// What the chunks of a dataset may decode to, in bytes, and those of all texts.
+    /// The most bytes that the chunks of a dataset may decode to, and those of all texts together.
     pub(super) fn most_decoded(&self) -> u64 {
         self.reader.len().saturating_mul(stream::MAX_RATIO).saturating_add(stream::FREE_BYTES)
     }
 
-    /// Where a range of addresses lies in the file.
+    /// The offset in the file of a range of addresses, all of which must lie in the file.
     pub(super) fn place(&self, what: &'static str, address: u64, length: u64) -> Result<u64> {
         let at = self.base.checked_add(address);
         let end = at.and_then(|at| at.checked_add(length));
@@ -119,16 +119,16 @@ impl<'a> Input<'a> {
         self.fields_at(&block.bytes, block.at)
     }
 
-    /// The fields in bytes that stand at `at` of the file.
+    /// The fields in bytes that stand at byte `at` of the file.
     pub(super) fn fields_at<'b>(&'b self, bytes: &'b [u8], at: u64) -> Fields<'b> {
         Fields { input: self, bytes, at, next: 0 }
     }
 
-    /// Checks the lookup3 at the end of a block.
+    /// Compares the lookup3 checksum at the end of a block.
     pub(super) fn check(&self, what: &'static str, block: &Block) -> Result<()> {
         let (content, stored) = block.bytes.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
         let (stored, found) = (u32::from_le_bytes(*stored), lookup3(content));
-        // A fuzzer would find nothing behind a checksum.
+        // A fuzzer would not get past a checksum.
         if stored == found || cfg!(fuzzing) {
             return Ok(());
         }
@@ -147,22 +147,22 @@ pub(super) struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    /// Where in the file the next field stands.
+    /// The offset of the next field in the file.
     pub(super) fn at(&self) -> u64 {
         self.at.saturating_add(self.next as u64)
     }
 
-    /// How many bytes were taken.
+    /// The number of bytes that were taken.
     pub(super) fn taken(&self) -> usize {
         self.next
     }
 
-    /// Bytes that were not taken yet.
+    /// The number of bytes that were not taken yet.
     pub(super) fn left(&self) -> usize {
         self.bytes.len().saturating_sub(self.next)
     }
 
-    /// The next bytes.
+    /// Takes the next `length` bytes.
     pub(super) fn take(&mut self, length: usize) -> Result<&'b [u8]> {
         let end = self.next.checked_add(length);
         let Some(taken) = end.and_then(|end| self.bytes.get(self.next..end)) else {
@@ -189,7 +189,7 @@ impl<'b> Fields<'b> {
         self.number(8)
     }
 
-    /// A number of so many bytes, up to 8.
+    /// Takes a number of `length` bytes, 8 at most.
     pub(super) fn number(&mut self, length: usize) -> Result<u64> {
         if length > 8 {
             return Err(self.wrong("a number of up to 8 bytes", length.to_string()));
@@ -197,18 +197,18 @@ impl<'b> Fields<'b> {
         Ok(number(self.take(length)?))
     }
 
-    /// A length of the file's own size.
+    /// Takes a length, of the size that the file's lengths have.
     pub(super) fn length(&mut self) -> Result<u64> {
         self.number(self.input.length_bytes)
     }
 
-    /// An address; `None`: it is undefined.
+    /// Takes an address; `None` if it is undefined.
     pub(super) fn address(&mut self) -> Result<Option<u64>> {
         let stored = self.take(self.input.address_bytes)?;
         Ok((!stored.iter().all(|byte| *byte == 0xff)).then(|| number(stored)))
     }
 
-    /// The mark of a structure, and its version, which must be `version`.
+    /// Takes the mark of a structure, which must be `mark`, and its version, which must be `version`.
     pub(super) fn mark(&mut self, mark: &'static [u8; 4], version: u8) -> Result<()> {
         let before = self.clone();
         let found = self.take(4)?;
@@ -223,7 +223,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// Passes over what makes `length` bytes a multiple of 8.
+    /// Passes over the padding that makes `length` bytes a multiple of 8.
     pub(super) fn pad(&mut self, length: usize) -> Result<()> {
         let over = length & 7;
         if over > 0 {
@@ -232,7 +232,7 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// Text up to a NUL, without it.
+    /// Takes text up to a NUL, and the NUL; returns the text.
     pub(super) fn text(&mut self) -> Result<&'b [u8]> {
         let rest = self.bytes.get(self.next..).unwrap_or_default();
         let Some(length) = rest.iter().position(|byte| *byte == 0) else {
@@ -243,7 +243,7 @@ impl<'b> Fields<'b> {
         Ok(text)
     }
 
-    /// The structure is wrong at the next field.
+    /// The error for a structure that is wrong at the next field.
     pub(super) fn wrong(&self, expected: &str, found: String) -> Error {
         self.input.reader.malformed(self.at(), expected, found, "")
     }
@@ -256,7 +256,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// How many bytes hold numbers up to `limit`.
+/// The number of bytes that numbers up to `limit` take.
 pub(super) fn bytes_for(limit: u64) -> usize {
     (limit.max(1).ilog2() as usize / 8).saturating_add(1)
 }
@@ -310,7 +310,7 @@ fn mix(a: &mut u32, b: &mut u32, c: &mut u32) {
     }
 }
 
-/// The reader of errors that a format's own code makes: it has the name.
+/// A reader of `source` whose errors name the format.
 pub(super) fn reader(source: &dyn super::super::Source) -> Reader<'_> {
     Reader::new(source, NAME)
 }

@@ -1,8 +1,8 @@
-//! HDF5 (`.h5`, `.hdf5`), superblocks 0 to 3, as the HDF5 library to 2.0 writes it: own code, which reads only.
+//! HDF5 (`.h5`, `.hdf5`), superblocks 0 to 3, as the HDF5 library up to 2.0 writes it: own code, which reads only.
 //!
-//! Groups are directories, datasets are arrays. A file's structure is read once; what is kept in memory is a name for
-//! each link, 24 bytes a chunk, and 16 bytes a value of variable length. Rows take nothing here. `object` has the
-//! messages that describe everything; metadata of version 2 has checksums, which are compared.
+//! Groups are directories, datasets are arrays. A file's structure is read once; a name for each link, 24 bytes for each
+//! chunk, and 16 bytes for each value of variable length are kept in memory. Rows take no memory here. `object` reads the
+//! messages that describe all objects; metadata of version 2 has checksums, which are compared.
 
 mod arrays;
 mod bands;
@@ -47,7 +47,7 @@ impl Format for Hdf5 {
         &["h5", "hdf5", "he5", "hdf"]
     }
 
-    /// Behind a user block the mark may be that of a file in another container.
+    /// A mark behind a user block may be that of a file in another container.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         Ok(match superblock::find(input::reader(source), superblock::MAX_FOREIGN_USER_BLOCK)? {
             Some(0) => Detected::Yes,

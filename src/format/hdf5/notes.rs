@@ -1,11 +1,12 @@
-//! The warnings about a file: the first ones, and how many more there were. A path can be long, and a file wrong everywhere.
+//! The warnings about a file: the first ones, and the number of further ones. A path can be long, and a file wrong
+//! everywhere.
 
 use crate::format::{PartName, counted};
 
-/// More than this are counted, not kept.
+/// The most notes that are kept; further ones are only counted.
 const MAX_NOTES: usize = 32;
 
-/// What is said of a file.
+/// The notes about a file.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     texts: Vec<String>,
@@ -13,7 +14,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Adds what `text` makes.
+    /// Adds the note that `text` makes.
     pub(super) fn add(&mut self, text: impl FnOnce() -> String) {
         match self.texts.len() < MAX_NOTES {
             true => self.texts.push(text()),
@@ -21,7 +22,7 @@ impl Notes {
         }
     }
 
-    /// These and others as warnings: a line each.
+    /// These notes and `others` as warnings: a line each.
     pub(super) fn into_warnings(mut self, others: Self, part: &PartName) -> Vec<String> {
         self.more = self.more.saturating_add(others.more);
         others.texts.into_iter().for_each(|text| self.add(|| text));

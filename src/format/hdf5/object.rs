@@ -43,23 +43,24 @@ const KEPT: [u16; 13] = [
     CACHE_IMAGE,
     DRIVER,
 ];
-/// The message stands elsewhere.
+/// The flag of a message that stands elsewhere.
 const IS_SHARED: u8 = 0x02;
 const HEAD_1_BYTES: u64 = 16;
 /// The longest head of version 2: mark, version, flags, times, limits, size.
 const HEAD_2_BYTES: u64 = 34;
 
-/// Of messages that are kept: those of a group's links, up to 2¹⁶, and one of each other type.
+/// The most messages of an object that are kept: those of a group's links, up to 2¹⁶, and one of each other type.
 const MAX_MESSAGES: usize = 1 << 17;
 
 /// A message of an object.
 #[derive(Clone)]
 pub(super) struct Message {
     pub(super) kind: u16,
-    /// Where its bytes stand in the file.
+    /// The offset of its bytes in the file.
     pub(super) at: u64,
     pub(super) bytes: Vec<u8>,
-    /// It stands in a table of shared messages that is not there or cannot be read.
+    /// Whether the message stands elsewhere; once references are resolved, in a table of shared messages that is missing
+    /// or cannot be read.
     pub(super) is_elsewhere: bool,
 }
 
@@ -69,12 +70,12 @@ impl Message {
     }
 }
 
-/// What newer files say of themselves.
+/// The superblock's extension, in which newer files describe themselves.
 #[derive(Default)]
 pub(super) struct Extension<'a> {
-    /// Where an image of the library's cache is told of.
+    /// The offset of the message about an image of the library's cache.
     pub(super) cache_image: Option<u64>,
-    /// What the driver calls itself that wrote the file.
+    /// The name of the driver that wrote the file.
     pub(super) driver: Option<[u8; 8]>,
     shared: Option<SharedMessages<'a>>,
 }
@@ -85,7 +86,7 @@ impl<'a> Extension<'a> {
         for message in raw(input, address)? {
             match message.kind {
                 CACHE_IMAGE => extension.cache_image = Some(message.at),
-                // Behind a version.
+                // The name stands behind a version.
                 DRIVER => {
                     extension.driver =
                         message.bytes.get(1..).and_then(|name| name.first_chunk()).copied()
@@ -103,10 +104,10 @@ impl<'a> Extension<'a> {
 /// Reads the headers of objects.
 pub(super) struct Headers<'a> {
     input: &'a Input<'a>,
-    /// Messages that others refer to, by their object and their type: many datasets may have one type. `None`: the object
-    /// has no such message.
+    /// Messages that other objects refer to, by their object and their type: many datasets may have one type. `None` if
+    /// the object has no such message, or cannot be read.
     shared: HashMap<(u64, u16), Option<Message>>,
-    /// Those of the file's table.
+    /// The file's table of shared messages.
     table: Option<SharedMessages<'a>>,
 }
 
@@ -115,7 +116,7 @@ impl<'a> Headers<'a> {
         Self { input, shared: HashMap::new(), table: extension.shared }
     }
 
-    /// What an object's header holds of what matters here.
+    /// Reads the messages of an object's header that are used here.
     pub(super) fn messages(&mut self, address: u64) -> Result<Vec<Message>> {
         let mut found = raw(self.input, address)?;
         for message in &mut found {
@@ -126,7 +127,7 @@ impl<'a> Headers<'a> {
         Ok(found)
     }
 
-    /// Puts a message that is shared in place of the reference to it.
+    /// Puts a shared message in place of the reference to it.
     fn resolve(&mut self, message: &mut Message) -> Result<()> {
         let input = self.input;
         let Some(address) = place_of_shared(input, message)? else {
@@ -157,7 +158,7 @@ impl Headers<'_> {
     /// Puts a message of the file's table in place of its ID.
     fn take_from_table(&mut self, message: &mut Message) -> Result<()> {
         let Some(table) = &mut self.table else { return Ok(()) };
-        // Behind a version and a kind.
+        // The ID stands behind a version and a kind.
         let (id, at) = (message.bytes.get(2..).unwrap_or_default(), message.at.saturating_add(2));
         if let Some((bytes, at)) = table.get(message.kind, id, at)? {
             *message = Message { kind: message.kind, at, bytes, is_elsewhere: false };
@@ -166,13 +167,13 @@ impl Headers<'_> {
     }
 }
 
-/// The address of the object that has a message. `None`: it stands in the file's table of shared messages.
+/// The address of the object that has a shared message; `None` if the file's table of shared messages has it.
 fn place_of_shared(input: &Input<'_>, message: &Message) -> Result<Option<u64>> {
     let mut fields = input.fields_at(&message.bytes, message.at);
     let (version, kind) = (fields.u8()?, fields.u8()?);
     if version == 1 {
         fields.take(6)?;
-        // The name's place in a heap, which libraries do not look at.
+        // The place of the name in a heap, which libraries do not look at.
         fields.length()?;
     }
     if version == 3 && kind == 1 {
@@ -243,7 +244,7 @@ fn version_2(input: &Input<'_>, address: u64, head: &Block) -> Result<Vec<Messag
         }
         fields.take(skip)?;
         skip = 4;
-        // The checksum ends it, perhaps behind a gap.
+        // The checksum ends the block, perhaps behind a gap.
         let least = if has_order { 10 } else { 8 };
         while fields.left() >= least {
             let (kind, size, flags) = (u16::from(fields.u8()?), fields.u16()?, fields.u8()?);

@@ -1,25 +1,25 @@
-//! Text of a fixed length within elements: what stands behind its end is no part of it. HDF5's library gives NULs there, as
-//! NumPy has them, whatever C or Fortran left; so does this.
+//! Text of a fixed length within elements. The bytes behind its end are no part of it: HDF5's library gives NULs there,
+//! as NumPy has them, whatever C or Fortran left; so does this module.
 //!
 //! Imports datatypes, and how text ends.
 
 use super::datatype::{Datatype, Kind, Padding};
 use super::values::trimmed;
 
-/// The texts within an element that may be followed by something else than NULs.
+/// The texts within an element that may be followed by other bytes than NULs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts(Vec<Part>);
 
 #[derive(Debug, Clone)]
 enum Part {
-    /// A text: where it begins, its bytes, and how it ends.
+    /// A text: its offset, its length in bytes, and its padding.
     Text(usize, usize, Padding),
-    /// The parts of an array's first element, its elements, and the bytes of each.
+    /// An array: the parts of its first element, the number of its elements, and the bytes of each.
     Array(Vec<Part>, usize, usize),
 }
 
 impl Texts {
-    /// Takes as long as the type's message is, not as its elements are.
+    /// Finds the texts of a type; the time depends on the length of the type's message, not of its elements.
     pub(super) fn of(datatype: &Datatype) -> Self {
         let mut parts = Vec::new();
         find(datatype, 0, &mut parts);
@@ -30,7 +30,7 @@ impl Texts {
         self.0.is_empty()
     }
 
-    /// Puts NULs behind the texts of elements of so many bytes.
+    /// Puts NULs behind the texts of elements of `element_bytes` bytes.
     pub(super) fn trim(&self, elements: &mut [u8], element_bytes: u64) {
         if self.is_empty() {
             return;
@@ -42,7 +42,7 @@ impl Texts {
     }
 }
 
-/// Puts NULs behind the texts of parts that lie so many bytes further on. No two share a byte.
+/// Puts NULs behind the texts of parts that lie `behind` bytes further on. No two texts share a byte.
 fn trim(parts: &[Part], behind: usize, element: &mut [u8]) {
     for part in parts {
         match part {
@@ -66,7 +66,7 @@ fn find(datatype: &Datatype, at: usize, parts: &mut Vec<Part>) {
     match &datatype.kind {
         Kind::Text(Padding::Nulls) | Kind::Plain(_) | Kind::Sequence(_) | Kind::FarText => (),
         Kind::Text(padding) => parts.push(Part::Text(at, datatype.bytes as usize, *padding)),
-        // It is shown as bytes.
+        // An opaque type is shown as bytes.
         Kind::Compound(_) if datatype.is_opaque() => (),
         Kind::Compound(members) => {
             for (_, offset, of) in members {

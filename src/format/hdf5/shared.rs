@@ -11,7 +11,7 @@ use super::super::Result;
 use super::heap::Heap;
 use super::input::{Fields, Input};
 
-/// Of an index, without its addresses.
+/// Bytes of an index, without its addresses.
 const INDEX_BYTES: u64 = 14;
 
 /// The messages that many objects share.
@@ -20,18 +20,18 @@ pub(super) struct SharedMessages<'a> {
     indexes: Vec<Index<'a>>,
 }
 
-/// Messages of some types.
+/// The index of messages of some types.
 struct Index<'a> {
     /// A bit for each type.
     types: u16,
     heap_at: Option<u64>,
-    /// Once it is needed.
+    /// Opened once it is needed.
     heap: Option<Heap<'a>>,
 }
 
 impl<'a> SharedMessages<'a> {
-    /// Reads the table that a message of the file's extension tells of: its version, its address, and how many indexes it
-    /// has.
+    /// Reads the table that a message of the file's extension describes: by its version, its address, and the number of
+    /// its indexes.
     pub(super) fn read(input: &'a Input<'a>, mut message: Fields<'_>) -> Result<Self> {
         const WHAT: &str = "the table of shared messages";
         message.u8()?;
@@ -47,7 +47,7 @@ impl<'a> SharedMessages<'a> {
         let mut fields = input.fields(&block);
         fields.mark(b"SMTB", 0)?;
         for number in 0..count {
-            // The first one's version stands behind the mark.
+            // The version of the first index was taken with the mark.
             fields.take(usize::from(number > 0))?;
             fields.u8()?;
             let types = fields.u16()?;
@@ -58,7 +58,7 @@ impl<'a> SharedMessages<'a> {
         Ok(Self { input, indexes })
     }
 
-    /// A message of a type, and where it stands in the file. `None`: there are none of this type.
+    /// A message of a type, and its offset in the file. `None` if the table has no messages of this type.
     pub(super) fn get(
         &mut self,
         kind: u16,

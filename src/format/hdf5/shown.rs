@@ -19,35 +19,35 @@ use super::values::{
 use crate::format::counted;
 use crate::format::{OpenOptions, View, quoted};
 
-/// Elements that are read when a file is opened: text, and references to values.
+/// The most bytes of a dataset's elements that are read when a file is opened: text, and references to values.
 const MAX_ELEMENT_BYTES: u64 = 256 << 20;
-/// Elements of all datasets of a file that are read when it is opened, beside twice the file's length.
+/// The most bytes of the elements of all datasets that are read when a file is opened, besides twice the file's length.
 const MAX_ALL_ELEMENT_BYTES: u64 = 4 * MAX_ELEMENT_BYTES;
-/// Of values that are read to see what they are, beside twice the file's length.
+/// The most bytes of values that are read to recognise them, besides twice the file's length.
 const FREE_LOOK_BYTES: u64 = 16 << 20;
-/// Values that are shown as files, and for how many bytes of the file there may be one more: a value lies in a heap behind
-/// 16 bytes. Those of no bytes take none there, but memory here.
+/// The number of values that are shown as files in any file, and the bytes of the file for which there may be one more: a
+/// value lies in a heap behind 16 bytes. Empty values take no bytes there, but memory here.
 const FREE_VALUES: u64 = 1 << 20;
 const VALUE_BYTES: u64 = 16;
-/// What is made of nothing is shown in bands of so many bytes.
+/// Bytes of a band of elements that were never written.
 const BAND_BYTES: u64 = 1 << 20;
 
-/// What the samples of a dataset are.
+/// The content of a dataset's samples.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Ranges of the file, one behind the other, each behind a prefix.
+    /// Ranges of the file, one behind the other, each shown behind a prefix.
     Plain {
         at: u64,
         bytes: u64,
         prefix: Box<[u8]>,
     },
-    /// Ranges of a dataset in chunks: which one of the file's.
+    /// Ranges of a dataset in chunks, by its number among those of the file.
     Chunked {
         number: usize,
         bytes: u64,
         prefix: Box<[u8]>,
     },
-    /// Values of their own; as arrays of elements of this type and size, if it is given.
+    /// Values with places of their own; shown as arrays of elements of this type and size, if `item` is given.
     Values {
         values: Vec<Value>,
         item: Option<(Box<str>, u32)>,
@@ -55,7 +55,7 @@ pub(super) enum Content {
     Text(Box<[u8]>),
     /// Text of each row, which was decoded when the file was opened.
     Texts(Texts),
-    /// Nothing of it can be read.
+    /// Samples that cannot be read.
     Damaged {
         bytes: u64,
     },
@@ -64,17 +64,17 @@ pub(super) enum Content {
 /// A dataset's samples.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// The number of the first.
+    /// The number of the first sample.
     pub(super) first: u64,
     pub(super) count: u64,
-    /// Whether they lie in a directory of their own.
+    /// Whether the samples lie in a directory of their own.
     pub(super) is_directory: bool,
-    /// Of each file, unless a value has its own.
+    /// The ending of each file, unless a value has its own.
     pub(super) ending: &'static str,
     pub(super) content: Content,
 }
 
-/// Collects what a file shows.
+/// Collects the datasets of a file and their samples.
 pub(super) struct Builder<'a> {
     input: &'a Input<'a>,
     options: &'a OpenOptions,
@@ -85,11 +85,11 @@ pub(super) struct Builder<'a> {
     pub(super) samples: u64,
     pub(super) data_bytes: u64,
     json_left: usize,
-    /// Elements, in bytes, that may still be read.
+    /// Bytes of elements that may still be read.
     elements_left: u64,
-    /// Bytes of chunks that may still be decoded to read elements: a chunk may have far more of them than its dataset.
+    /// Bytes of chunks that may still be decoded to read elements: a chunk may have far more bytes than its dataset.
     decoded_left: u64,
-    /// Bytes of values that may still be read to see what they are.
+    /// Bytes of values that may still be read to recognise them.
     looks_left: u64,
     /// Rows that may still be shown as files.
     rows_left: u64,
@@ -119,7 +119,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a dataset, which its path names; gives its number, if it is shown.
+    /// Adds the dataset with the path `name`; returns its number, if it is shown.
     pub(super) fn add(&mut self, name: &[u8], messages: &[Message]) -> Result<Option<u32>> {
         let shown = match Dataset::read(self.input, messages) {
             Ok(dataset) => {
@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
         self.numbers(name, dataset, &descr, &inner)
     }
 
-    /// Arrays: one file, or one of each row.
+    /// Adds arrays: one file, or one for each row.
     fn numbers(
         &mut self,
         name: &[u8],
@@ -215,8 +215,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether a dataset is shown by its rows: an entry of a directory takes memory, so there are none for rows that
-    /// could not all be stored.
+    /// Whether a dataset is shown by its rows: an entry of a directory takes memory, so rows that could not all be stored
+    /// have no entries.
     fn take_rows(&mut self, rows: u64) -> bool {
         let left = self.rows_left.checked_sub(rows).filter(|_| self.options.rows);
         self.rows_left = left.unwrap_or(self.rows_left);
@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
         self.push(count, 0, shown, Content::Damaged { bytes });
     }
 
-    /// Takes a dataset in chunks: gives its number among them.
+    /// Takes a dataset in chunks; returns its number among them.
     fn chunks(&mut self, mut chunked: Chunked) -> usize {
         if let Some(last) = self.chunked.last() {
             let (intervals, decoded) = last.intervals();
@@ -245,7 +245,7 @@ impl<'a> Builder<'a> {
         self.chunked.len().saturating_sub(1)
     }
 
-    /// Where a dataset's elements are.
+    /// Finds the place of a dataset's elements.
     fn data(&self, dataset: &Dataset) -> Result<Data, Refusal> {
         if !dataset.is_countable() {
             return unsupported("it has 2⁶³ bytes of elements or more");
@@ -291,7 +291,7 @@ impl<'a> Builder<'a> {
         Ok(Data::Chunked(Box::new(chunked)))
     }
 
-    /// All elements of a dataset whose values are read when it is opened.
+    /// Reads all elements of a dataset of text or references, and finds their offset if they lie in the file as they are.
     fn elements(&mut self, dataset: &Dataset) -> Result<(Vec<u8>, Option<u64>), Refusal> {
         let all = dataset.bytes().unwrap_or(u64::MAX);
         if all > MAX_ELEMENT_BYTES {
@@ -330,7 +330,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Text: one file, one of each row, or JSON of all.
+    /// Adds text: one file, one for each row, or JSON of all.
     fn texts(
         &mut self,
         name: &[u8],
@@ -378,7 +378,8 @@ impl<'a> Builder<'a> {
                 self.push(1, text.len() as u64, (false, ".json"), Content::Text(text.into()));
             }
             Ok(None) => {
-                // So that many such datasets take no longer than two, and a short one behind them is still shown.
+                // Half of the room remains, so that many such datasets take no longer than two, and a short one behind
+                // them is shown.
                 self.json_left >>= 1;
                 self.damaged(name, (1, 1), (false, ".json"), &too_much_json());
             }
@@ -388,7 +389,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A file of each text: how many, and their bytes. `None`: there is too much of it.
+    /// Makes a file of each text: returns their number, their bytes and their content. `None` if there is too much text.
     fn text_files(
         &mut self,
         elements: &[u8],
@@ -405,7 +406,7 @@ impl<'a> Builder<'a> {
         Ok(Some((values.len() as u64, bytes, Content::Values { values, item: None })))
     }
 
-    /// Fixed strings in chunks, which do not lie in the file as they are.
+    /// Makes files of fixed strings in chunks, which do not lie in the file as they are.
     fn decoded_texts(
         &mut self,
         elements: &[u8],
@@ -418,7 +419,7 @@ impl<'a> Builder<'a> {
         Some((count, bytes, Content::Texts(texts)))
     }
 
-    /// Values of variable length: a directory of them.
+    /// Adds values of variable length: a directory of them.
     fn sequences(&mut self, dataset: &Dataset, of: &Datatype) -> Result<(), Refusal> {
         let Some((descr, _)) = of.descr().filter(|(_, inner)| inner.is_empty()) else {
             return unsupported("values of variable length lie within its values");
@@ -469,7 +470,7 @@ impl<'a> Builder<'a> {
                     };
                     Value { at, bytes, ending, is_damaged: false }
                 }
-                // One value is wrong: the others are not.
+                // Only this value is wrong: the others can be read.
                 Ok(None) | Err(super::super::Error::Malformed { .. }) => {
                     let ending = ending::code(ending.unwrap_or(".bin"));
                     Value { at: self.input.base, bytes: 1, ending, is_damaged: true }

@@ -1,4 +1,4 @@
-//! The superblock: how long addresses are, and where the root group is.
+//! The superblock: the length of addresses, and the place of the root group.
 //!
 //! ```text
 //! 0, 1  mark | u8 version | 4 × u8 | u8 bytes of an address | u8 of a length | u8 | u16 | u16 | u32 flags
@@ -17,20 +17,20 @@ use super::object::Extension;
 use crate::format::counted;
 
 pub(super) const MARK: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
-/// No superblock is longer.
+/// The most bytes of a superblock.
 const MAX_BYTES: u64 = 128;
-/// The longest user block that is looked behind in a file of this format.
+/// The longest user block behind which the mark is looked for, in a file of this format.
 pub(super) const MAX_USER_BLOCK: u64 = 64 << 20;
-/// The same in a file of which nothing is known: those of MATLAB have 512 bytes, and a look is a request to a store.
+/// The same in a file of unknown format: user blocks of MATLAB have 512 bytes, and a look is a request to a store.
 pub(super) const MAX_FOREIGN_USER_BLOCK: u64 = 2048;
-/// A flag of version 3.
+/// The flag of version 3 for a file that is open for writing.
 const IS_WRITTEN: u8 = 1;
-/// Drivers of the library that keep a file in several: cut in pieces, or data apart from the structure.
+/// Drivers of the library that spread a file over several ones: cut in pieces, or with data apart from the structure.
 const FAMILY: &[u8; 8] = b"NCSAfami";
 const MULTI: &[u8; 8] = b"NCSAmult";
 const TRUNCATED: &str = ": the file is truncated (--allow-damaged serves what is whole)";
 
-/// Where the superblock stands, behind a user block of at most so many bytes.
+/// Finds the offset of the superblock, behind a user block of `max_user_block` bytes at most.
 pub(super) fn find(reader: Reader<'_>, max_user_block: u64) -> Result<Option<u64>> {
     let mut at = 0_u64;
     while at <= max_user_block && at.saturating_add(MARK.len() as u64) <= reader.len() {
@@ -45,9 +45,9 @@ pub(super) fn find(reader: Reader<'_>, max_user_block: u64) -> Result<Option<u64
 /// Addresses of headers of objects.
 pub(super) struct Heads {
     pub(super) root: u64,
-    /// What newer files say of themselves.
+    /// The address of the superblock's extension, which only newer files have.
     pub(super) extension: Option<u64>,
-    /// Somebody writes it, or has not closed it.
+    /// Whether a program is writing the file, or has not closed it.
     pub(super) is_open: bool,
 }
 
@@ -66,11 +66,11 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     })?;
     let is_open = version == 3 && before.last().is_some_and(|flags| flags & IS_WRITTEN != 0);
     let base = fields.address()?.unwrap_or(0);
-    // In old files, of what is free.
+    // In old files, this is the address of free space.
     let extension = fields.address()?.filter(|_| version >= 2);
     let before = fields.clone();
     let end = fields.address()?.unwrap_or(0);
-    // A user block may have been put before the file since, or taken away: `h5unjam` changes nothing here.
+    // A user block may have been put before the file since, or taken away: `h5unjam` does not change the superblock.
     let end = end.saturating_sub(base).saturating_add(at);
     let driver_block = if version < 2 { fields.address()? } else { None };
     if !allow_damaged {
@@ -97,7 +97,7 @@ pub(super) fn read(reader: Reader<'_>, at: u64, allow_damaged: bool) -> Result<(
     Ok((input, Heads { root, extension, is_open }))
 }
 
-/// The version of a superblock, and how many bytes addresses and lengths have.
+/// Reads the version of a superblock, and the number of bytes of an address and of a length.
 fn sizes(fields: &Fields<'_>) -> Result<(u8, (u8, u8))> {
     let mut fields = fields.clone();
     fields.take(MARK.len())?;
@@ -117,7 +117,7 @@ fn sizes(fields: &Fields<'_>) -> Result<(u8, (u8, u8))> {
     Ok((version, sizes))
 }
 
-/// Refuses one of several files that are a whole only together; `at` is where it is said at what byte the file ends.
+/// Refuses a file that is whole only together with others; `at` is the offset of the field with the end of the file.
 fn refuse_parts(
     input: &Input<'_>,
     (driver_block, extension): (Option<u64>, Option<u64>),
@@ -125,7 +125,7 @@ fn refuse_parts(
 ) -> Result<()> {
     let reader = input.reader;
     let (found, hint) = match driver(input, driver_block, extension).as_ref() {
-        // Of a family whose members were put behind each other, all is here.
+        // A family whose members were put behind each other is complete.
         Some(FAMILY) if end > reader.len() => {
             ("the first of a family of files", ": h5repart makes one file of them")
         }
@@ -135,7 +135,8 @@ fn refuse_parts(
     Err(reader.malformed(at, "a whole HDF5 file", found, hint))
 }
 
-/// What the driver calls itself that wrote the file, if it says so: in a block of its own, or in newer files in the extension.
+/// The name of the driver that wrote the file, if the file has it: in a block of its own, or in newer files in the
+/// extension.
 fn driver(input: &Input<'_>, block: Option<u64>, extension: Option<u64>) -> Option<[u8; 8]> {
     match block {
         Some(at) => input.block("a driver's block", at, 16).ok()?.bytes.last_chunk().copied(),

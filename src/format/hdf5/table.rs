@@ -1,4 +1,4 @@
-//! The table of a dataset's chunks, as any of the six indexes has them.
+//! The table of a dataset's chunks, from any of the six kinds of index.
 //!
 //! Imports datasets, filters, trees and arrays of this directory.
 
@@ -11,29 +11,29 @@ use super::tree1::{self, Keys};
 use super::tree2;
 use crate::format::counted;
 
-/// Records of chunks that are not filtered, and of those that are.
+/// The types of records of chunks that are not filtered, and of filtered ones.
 const CHUNKS: [u8; 2] = [10, 11];
-/// No chunk is longer: one is decoded, and kept, to read any byte of it.
+/// The most bytes of a chunk: all of it is decoded, and kept, to read any of its bytes.
 pub(super) const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
-/// Each chunk of a table costs so much of what may be read: a dataset's chunks are often named in few bytes or none.
+/// The cost of a chunk in a table, taken from the budget of reads: indexes often name chunks in few bytes or none.
 const CHUNK_COST: u64 = 8;
 
-/// Where a chunk lies: 24 bytes in memory.
+/// The place of a chunk: 24 bytes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Its number among all that the dataset's shape has, in C order.
+    /// The chunk's number among all chunks of the dataset's shape, in C order.
     pub(super) number: u64,
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub(super) at: u64,
-    /// How long it is there; 0: it is not all in the file.
+    /// The length in the file; 0 if the chunk is not all in the file.
     pub(super) bytes: u32,
     /// Filters that were left out.
     pub(super) mask: u32,
 }
 
 impl Chunk {
-    /// That all of it is in the file.
+    /// Fails if not all of the chunk is in the file.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.bytes {
             0 => Err(format!("chunk {} is not all in the file", self.number)),
@@ -41,13 +41,13 @@ impl Chunk {
         }
     }
 
-    /// What messages call it.
+    /// The chunk's name in messages.
     pub(super) fn place(&self) -> String {
         format!("chunk {} at byte {}", self.number, self.at)
     }
 }
 
-/// How many chunks there are in each dimension.
+/// The number of chunks in each dimension.
 pub(super) fn grid(shape: &[u64], chunk: &[u64]) -> Vec<u64> {
     shape.iter().zip(chunk).map(|(length, chunk)| length.div_ceil((*chunk).max(1))).collect()
 }
@@ -58,7 +58,7 @@ fn number_in(grid: &[u64], place: &[u64]) -> u64 {
     both.fold(0_u64, |all, (place, length)| all.saturating_mul(*length).saturating_add(*place))
 }
 
-/// Goes on to the next place in C order. False: it was the last one.
+/// Goes on to the next place in C order; false if there is no further one.
 fn go_on(place: &mut [u64], grid: &[u64]) -> bool {
     for (at, length) in place.iter_mut().zip(grid).rev() {
         *at = at.saturating_add(1);
@@ -70,7 +70,7 @@ fn go_on(place: &mut [u64], grid: &[u64]) -> bool {
     false
 }
 
-/// Bytes of a whole chunk. `None`: too many.
+/// Bytes of a whole chunk; `None` if they exceed `MAX_CHUNK_BYTES`.
 pub(super) fn chunk_bytes(dataset: &Dataset, layout: &ChunkLayout) -> Option<u64> {
     let element = u64::from(dataset.datatype.bytes);
     let bytes = layout.chunk.iter().try_fold(element, |all, length| all.checked_mul(*length));
@@ -87,7 +87,7 @@ struct Collect<'a> {
     table: Vec<Chunk>,
 }
 
-/// All chunks of a dataset that were written, in the order of their numbers.
+/// Reads all chunks of a dataset that were written, in the order of their numbers.
 pub(super) fn read(
     input: &Input<'_>,
     dataset: &Dataset,
@@ -182,8 +182,8 @@ impl Collect<'_> {
         }
     }
 
-    /// The chunks lie one after the other, all that the dataset may have. Only those that its shape has are passed: of
-    /// the others there may be as many as the file has bytes.
+    /// Adds chunks that lie one after the other, as many as the dataset may grow to. Only the chunks of its present shape
+    /// are passed: there may be as many others as the file has bytes.
     fn implicit(&mut self, address: u64) -> Result<()> {
         let most = grid(&self.dataset.most, &self.layout.chunk);
         let at = self.input.base.saturating_add(address);
@@ -212,7 +212,7 @@ impl Collect<'_> {
         }
     }
 
-    /// Where a chunk is in the grid, by its number in an array whose slowest dimension is the first of `order`.
+    /// The place of a chunk in the grid, by its number in an array whose slowest dimension is the first of `order`.
     fn place(&self, number: u64, order: &[usize]) -> Vec<u64> {
         let most = grid(&self.dataset.most, &self.layout.chunk);
         let (mut place, mut rest) = (vec![0; order.len()], number);
@@ -230,7 +230,7 @@ impl Collect<'_> {
     }
 
     fn add(&mut self, place: &[u64], address: u64, filtered: Option<(u64, u32)>) -> Result<()> {
-        // What a dataset was shrunk by stays in its index.
+        // Chunks that a dataset lost when it was shrunk stay in its index.
         if place.iter().zip(&self.grid).any(|(place, length)| place >= length) {
             return Ok(());
         }

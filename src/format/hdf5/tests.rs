@@ -1,4 +1,4 @@
-//! What h5py wrote, files that lie, and any chunks against a model.
+//! Files that h5py wrote, files that lie, and any chunks against a model.
 
 mod groups;
 mod heads;
@@ -24,7 +24,7 @@ fn tiny(libver: &str) -> Vec<u8> {
     std::fs::read(fixture(&format!("tiny-{libver}.h5"))).unwrap()
 }
 
-/// Where the `number`th run of these bytes begins.
+/// The offset of occurrence `number` of these bytes, counted from 0.
 fn find(file: &[u8], wanted: &[u8], number: usize) -> usize {
     let places = file.windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
     places.map(|(at, _)| at).nth(number).unwrap()
@@ -80,7 +80,7 @@ fn fields_that_are_not_in_the_order_of_their_bytes_are_shown_in_it() {
     assert_eq!(shared.unknown(), Some("a layout of fields"));
 }
 
-/// An old group of so many symbols that all have the same name, of so many bytes.
+/// An old group of `count` symbols that all have the same name, of `bytes` bytes.
 fn same_names(count: u16, bytes: usize) -> Vec<u8> {
     let heap = [b"HEAP\0\0\0\0", &(bytes as u64 + 1).to_le_bytes()[..], &[0xff; 8]].concat();
     let mut file = [&heap[..], &32_u64.to_le_bytes(), &vec![b'a'; bytes], &[0; 8]].concat();
@@ -131,7 +131,7 @@ fn every_byte_changed_and_every_end_is_refused_or_shown_within_the_file() {
             (0..file.len()).step_by(17).for_each(|length| look(&file[..length]));
             let mut bad = file.clone();
             for at in 0..file.len() {
-                // What is zero all around is free space.
+                // Zeros among zeros are free space.
                 let around = at.saturating_sub(16)..file.len().min(at + 16);
                 if file[around].iter().all(|byte| *byte == 0) {
                     continue;
@@ -150,7 +150,7 @@ fn every_byte_changed_and_every_end_is_refused_or_shown_within_the_file() {
 fn a_tree_that_points_at_itself_is_refused() {
     let mut file = tiny("earliest");
     let node = find(&file, b"TREE\0", 0);
-    // One level up, and its own child.
+    // The node is one level up, and its own child.
     file[node + 5] = 1;
     let child = node + 24 + 8;
     file[child..child + 8].copy_from_slice(&(node as u64).to_le_bytes());
@@ -170,7 +170,7 @@ fn chunks_that_lie_about_their_length_or_place_are_refused() {
     far[child..child + 8].copy_from_slice(&(file.len() as u64 - 3).to_le_bytes());
     let said = refused(&far);
     assert!(said.contains("a chunk of") && said.contains("truncated"), "{said}");
-    // With leave, what lies in the file is shown.
+    // If damage is allowed, the bytes that lie in the file are shown.
     let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
     let container = open_as(NAME, &far, &options).unwrap();
     look_at(&far, container.as_ref());
@@ -221,7 +221,7 @@ fn it_is_told_by_its_mark_also_behind_a_user_block() {
     assert_eq!(detect(file.clone()), Detected::Yes);
     for user_block in [512, 1024, 4096] {
         let behind = [vec![7; user_block], file.clone()].concat();
-        // A file of which nothing is known is not looked at further behind; who says that it is HDF5 opens it.
+        // In an unknown file, no superblock is looked for further behind; if the format is given, the file is opened.
         let expected = if user_block <= 2048 { Detected::Perhaps } else { Detected::No };
         assert_eq!(detect(behind.clone()), expected);
         let container = open(&behind).unwrap();
@@ -269,7 +269,7 @@ fn rows_in_place_are_ranges_and_rows_of_chunks_are_encoded() {
     assert_eq!((stored, encoded), (6, 6));
 }
 
-/// All that is shown of a fixture that is compressed, as it is mostly empty; and the warnings.
+/// All files that a fixture shows, which is compressed, as it is mostly empty; and the warnings.
 fn decompressed(name: &str) -> (BTreeMap<String, Vec<u8>>, Vec<String>) {
     let stored = std::fs::read(fixture(name)).unwrap();
     let file = miniz_oxide::inflate::decompress_to_vec_zlib(&stored).unwrap();
@@ -307,7 +307,7 @@ fn a_link_too_long_for_the_blocks_of_its_heap_loses_no_other() {
 #[test]
 fn what_is_said_of_datasets_and_links_names_their_paths() {
     let mut file = std::fs::read(fixture("unknown.h5")).unwrap();
-    // A filter that is not known here in the place of one that is: its number stands before its name.
+    // An unknown filter in the place of a known one: a filter's number stands before its name.
     let at = find(&file, b"scaleoffset", 0) - 8;
     file[at..at + 2].copy_from_slice(&32_013_u16.to_le_bytes());
     let container = open(&file).unwrap();
@@ -322,14 +322,14 @@ fn what_is_said_of_datasets_and_links_names_their_paths() {
     ] {
         assert!(said.contains(word), "{word}: {said}");
     }
-    // Opaque bytes are what somebody wrote.
+    // Opaque bytes are shown as they were written, without a warning.
     assert!(!said.contains("opaque"), "{said}");
 }
 
 #[test]
 fn of_a_dataset_that_cannot_be_read_nothing_is_said_of_its_type() {
     let mut bytes = std::fs::read(fixture("unknown.h5")).unwrap();
-    // The place of the references: out of the file.
+    // The address of the references leads out of the file.
     let at = 4008_u64.to_le_bytes();
     let place = bytes.windows(8).position(|found| found == at).unwrap();
     bytes[place..place + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
@@ -390,12 +390,12 @@ fn links_lead_to_what_is_shown_and_never_out_of_the_mount() {
 fn chunks_of_a_tree_are_each_there_once_and_at_their_place() {
     let file = tiny("earliest");
     let node = find(&file, b"TREE\x01", 0);
-    // A key: length, filters, a place in two dimensions and in an element.
+    // The key of a chunk: length, filters, a place in two dimensions and in an element.
     let (key, next) = (node + 24 + 8, node + 24 + 8 + 40);
     let mut twice = file.clone();
     twice.copy_within(key..key + 24, next);
     assert!(refused(&twice).contains("the length and place of a chunk"));
-    // Not at a place of the grid; within an element; behind the next one; behind all that there may be.
+    // Off the grid; within an element; behind the next chunk; behind the last possible chunk.
     for (at, byte) in [(next, 1), (next + 8, 1), (next + 16, 1), (key, 2), (key + 7, 0x80)] {
         let mut bad = file.clone();
         bad[at] ^= byte;
@@ -419,14 +419,14 @@ fn a_shape_or_a_type_that_its_layout_does_not_agree_with_is_refused() {
     };
     let longer = said(&|bad, at| bad[at] = 7);
     assert!(longer.contains("expected 56 bytes, found 48 bytes"), "{longer}");
-    // Shuffled bytes: of elements of another size.
+    // The filter shuffles elements of another size.
     let shuffled = std::fs::read(fixture("earliest.h5")).unwrap();
     let mut names = shuffled.windows(12).enumerate();
     let (name, _) = names.find(|(_, bytes)| *bytes == b"shuffle\0\x04\0\0\0").unwrap();
     let mut bad = shuffled;
     bad[name + 8] = 8;
     assert!(refused(&bad).contains("shuffled elements of 4 bytes, found others"));
-    // The elements of chunks: behind the lengths of a chunk stands that of an element.
+    // Chunks have elements of another size, which stands behind the lengths of a chunk.
     let chunk = [2_u32.to_le_bytes(), 3_u32.to_le_bytes(), 2_u32.to_le_bytes()].concat();
     let mut bad = file.clone();
     let at = find(&file, &chunk, 0);
@@ -461,14 +461,14 @@ fn a_float_whose_highest_bit_is_stored_is_none_of_numpys() {
         datatype::Datatype::read(&mut input.fields_at(&message, 0)).unwrap().descr().unwrap().0
     };
     assert_eq!([0x20, 0x21].map(kind), ["'<f4'", "'>f4'"]);
-    // Not implied, always 1, and the order of VAX.
+    // The first bit of the mantissa is not implied, or stored as 1; or the order is that of VAX.
     assert_eq!([0x00, 0x10, 0x61].map(kind), ["'|V4'"; 3]);
 }
 
 #[test]
 fn a_link_whose_name_is_an_ending_alone_leads_out_of_its_directory() {
     let mut file = std::fs::read(fixture("links-earliest.h5")).unwrap();
-    // The name of a link, not a part of what one leads to.
+    // The names of links, not parts of their targets.
     let names = file.windows(6).enumerate().filter(|(_, bytes)| *bytes == b"\0soft\0");
     let places: Vec<_> = names.map(|(at, _)| at + 1).collect();
     places.iter().for_each(|at| file[*at..at + 4].copy_from_slice(b".\0\0\0"));

@@ -11,28 +11,28 @@ use super::object::{Headers, Message};
 use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Linux opens no longer path.
+/// The most bytes of a path: Linux opens no longer ones.
 const MAX_PATH_BYTES: usize = 4000;
-/// Soft links that lead to soft links.
+/// The most soft links that are followed from one to the next.
 const MAX_LINKS: u32 = 16;
-/// Parts of links' paths that are followed in any file.
+/// The parts of links' paths that are followed in any file, besides 16 for each name.
 const FREE_STEPS: u64 = 100_000;
 /// The number of the root group.
 pub(super) const ROOT: u32 = 0;
 
-/// What a name stands for.
+/// The object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Group,
     /// A dataset, by its number.
     Dataset(u32),
-    /// A group or dataset that another name stands for: the number of that name.
+    /// A link to a group or dataset with another name: the number of that name.
     Link(u32),
-    /// It leads nowhere, or out of the file.
+    /// A link that leads nowhere, or a dataset that is not shown.
     Gone,
 }
 
-/// A name: what of it is stored, and what it stands for.
+/// A name: its group, its stored bytes, and the object that it stands for.
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) parent: u32,
@@ -40,7 +40,7 @@ pub(super) struct Name {
     pub(super) entry: Entry,
 }
 
-/// All names of a file, those of a group behind it.
+/// All names of a file, those in a group behind the group's own.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) names: Vec<Name>,
@@ -48,13 +48,13 @@ pub(super) struct Tree {
     pub(super) notes: Notes,
 }
 
-/// What to do with a dataset: gives its number, if it is shown.
+/// A function that is called with the path and the messages of a dataset; returns its number, if it is shown.
 type OnDataset<'f> = dyn FnMut(&[u8], &[Message]) -> Result<Option<u32>> + 'f;
 
 struct Walk<'a, 'f> {
     headers: Headers<'a>,
     tree: Tree,
-    /// By the address of an object, the first name that it has.
+    /// The first name of each object, by the object's address.
     seen: HashMap<u64, u32>,
     soft: Vec<(u32, Vec<u8>)>,
     /// Groups whose links are not read yet: number, messages, length of the path.
@@ -64,7 +64,7 @@ struct Walk<'a, 'f> {
 }
 
 impl Tree {
-    /// Reads all groups. `on_dataset` is called once for each dataset, with a path that it has.
+    /// Reads all groups. `on_dataset` is called once for each dataset, with one of its paths.
     pub(super) fn read(
         input: &Input<'_>,
         (root, headers): (u64, Headers<'_>),
@@ -92,7 +92,7 @@ impl Tree {
 }
 
 impl Walk<'_, '_> {
-    /// Says something of what lies in a group under a name.
+    /// Adds a note about the object that a group has under a name.
     fn note(&mut self, parent: u32, name: &[u8], text: impl FnOnce() -> String) {
         let Tree { names, notes } = &mut self.tree;
         notes.add(|| format!("{} {}", quoted(path_of(names, parent, name)), text()));
@@ -150,7 +150,7 @@ impl Walk<'_, '_> {
         } else if group::is_group(&messages) {
             Entry::Group
         } else {
-            // A type that has a name.
+            // The object is a type with a name.
             return Ok(());
         };
         let number = self.push(parent, name, entry);
@@ -161,7 +161,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Finds what soft links lead to.
+    /// Finds the targets of soft links.
     fn resolve(&mut self) {
         let mut by_name: HashMap<(u32, &[u8]), u32> = HashMap::new();
         for (number, name) in (0..).zip(&self.tree.names).skip(1) {
@@ -190,7 +190,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The path of what lies in a group under a name.
+/// The path of the object that a group has under a name.
 fn path_of(names: &[Name], parent: u32, name: &[u8]) -> Vec<u8> {
     let (mut parts, mut at) = (vec![name], parent);
     while at != ROOT
@@ -208,7 +208,7 @@ struct Find<'a> {
     names: &'a [Name],
     by_name: HashMap<(u32, &'a [u8]), u32>,
     soft: HashMap<u32, &'a [u8]>,
-    /// Parts of links' paths that may still be followed: of links to links there could be too many.
+    /// Parts of links' paths that may still be followed: links to links could have too many.
     steps: Cell<u64>,
 }
 
@@ -231,7 +231,7 @@ impl Find<'_> {
         Some(at)
     }
 
-    /// What a name stands for in the end.
+    /// The group or dataset that a name stands for in the end.
     fn real(&self, number: u32, left: u32) -> Option<u32> {
         if self.soft.contains_key(&number) {
             return self.target(number, left);

@@ -12,14 +12,14 @@ use super::super::Result;
 use super::input::{Fields, Input};
 use std::collections::HashSet;
 
-/// No tree is deeper: each level has at least two children.
+/// The most levels of a tree, whose nodes have at least two children each.
 const MAX_LEVELS: u8 = 64;
 
-/// What a tree is of.
+/// The kind of a tree's keys.
 #[derive(Clone, Copy)]
 pub(super) enum Keys {
     Group,
-    /// Of so many dimensions.
+    /// Chunks with this number of dimensions.
     Chunks(usize),
 }
 
@@ -39,7 +39,7 @@ impl Keys {
     }
 }
 
-/// Visits all children of the lowest level, in order: the key before each, and its address.
+/// Visits all children of the lowest level, in order: the key before each child, and the child's address.
 pub(super) fn walk(
     input: &Input<'_>,
     root: u64,

@@ -14,11 +14,11 @@ use super::input::{Fields, Input, bytes_for};
 use crate::format::counted;
 use std::collections::HashSet;
 
-/// Mark, version, type, checksum.
+/// Bytes of the mark, version, type and checksum of a node.
 const OVERHEAD_BYTES: u64 = 10;
 const MAX_DEPTH: u16 = 64;
 
-/// What nodes of a level look like; the leaves' first.
+/// The layout of nodes of a level; that of leaves is the first.
 struct Level {
     /// Bytes of the number of all records below a node of this level.
     total_bytes: usize,
@@ -78,14 +78,14 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// What stands before the root.
+/// The head of a tree.
 struct Head {
     node_bytes: u64,
     record_bytes: u64,
     depth: u16,
-    /// `None`: there are no records.
+    /// The address of the root; `None` if the tree has no records.
     root: Option<u64>,
-    /// Those in the root itself.
+    /// The number of records in the root itself.
     records: u16,
 }
 
@@ -120,7 +120,7 @@ fn levels(
     max_leaf: u64,
     depth: u16,
 ) -> Vec<Level> {
-    // Of a leaf the number of all records is not stored twice.
+    // The number of all records of a leaf is that of its own, which is not stored twice.
     let mut levels = vec![Level { total_bytes: 0, max_total: max_leaf }];
     for _ in 0..depth {
         let Some(below) = levels.last() else { break };

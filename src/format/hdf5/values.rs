@@ -14,15 +14,15 @@ use super::datatype::Padding;
 use super::input::{Input, number};
 use std::collections::HashMap;
 
-/// Read at a time to find a heap's objects.
+/// Bytes that are read at a time to find a heap's objects.
 const WINDOW_BYTES: u64 = 4096;
-/// The head of a heap, and of an object in it, with lengths of 8 bytes.
+/// The length of the shortest heap that the library makes; shorter ones pass if they hold their own head.
 const MIN_HEAP_BYTES: u64 = 4096;
-/// What a heap takes of what may be read, besides its bytes: it takes memory, and no heap of a file is shorter.
+/// The cost of a heap besides its bytes, as it takes memory; no heap of a file is shorter than this.
 const HEAP_COST: u64 = 64;
-/// Of a value without a magic number so much is read to see whether it is text.
+/// The most bytes of a value without a magic number that is read to see whether it is text.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// Text that is kept in memory: the JSON of a file, and fixed strings in chunks.
+/// The most bytes of text that are kept in memory: the JSON of a file, and fixed strings in chunks.
 pub(super) const MAX_JSON_BYTES: usize = 128 << 20;
 
 /// A value in the file: 16 bytes in memory.
@@ -37,10 +37,10 @@ pub(super) struct Value {
 
 type Objects = HashMap<u32, (u64, u64)>;
 
-/// The global heaps of a file, each of which is read once: also one that cannot be read, which many values may refer to.
+/// The global heaps of a file. Each is read once, also a heap that cannot be read, to which many values may refer.
 pub(super) struct Heaps<'a> {
     input: &'a Input<'a>,
-    /// `None`: it cannot be read.
+    /// The objects of each heap, by its address; `None` if the heap cannot be read.
     seen: HashMap<u64, Option<Objects>>,
 }
 
@@ -54,7 +54,8 @@ impl<'a> Heaps<'a> {
         self.input.address_bytes.saturating_add(8)
     }
 
-    /// The value that an element refers to, of so many bytes an item. `Ok(None)`: it is not where it should be.
+    /// The offset and the length of the value that an element refers to, with items of `item` bytes. `Ok(None)` if the
+    /// value is not where it should be.
     pub(super) fn value(&mut self, element: &[u8], item: u32) -> Result<Option<(u64, u32)>> {
         let end = self.input.address_bytes.saturating_add(4);
         let items = number(element.get(..4).unwrap_or_default());
@@ -77,10 +78,10 @@ impl<'a> Heaps<'a> {
         Ok(found.filter(|(_, length)| u64::from(bytes) <= *length).map(|(at, _)| (*at, bytes)))
     }
 
-    /// The objects of a heap. `Ok(None)`: it was found before that it cannot be read.
+    /// The objects of a heap. `Ok(None)` if an earlier call found that the heap cannot be read.
     fn objects(&mut self, address: u64) -> Result<Option<&Objects>> {
         if !self.seen.contains_key(&address) {
-            // What lies out of the file is not remembered: it costs no read.
+            // A heap outside the file is not remembered: it costs no read.
             let at = self.input.place("a global heap", address, self.head_bytes())?;
             self.input.charge(at, HEAP_COST)?;
             let objects = match self.read(address) {
@@ -95,12 +96,12 @@ impl<'a> Heaps<'a> {
         Ok(self.seen.get(&address).and_then(Option::as_ref))
     }
 
-    /// Bytes of the head of a heap, and of that of an object in it.
+    /// Bytes of the head of a heap, and of the head of an object in it.
     fn head_bytes(&self) -> u64 {
         (self.input.length_bytes as u64).saturating_add(8).next_multiple_of(8)
     }
 
-    /// The objects of a heap: where each lies in the file, and how long it is.
+    /// Reads the objects of a heap: the offset of each in the file, and its length.
     fn read(&self, address: u64) -> Result<Objects> {
         let input = self.input;
         let head_bytes = self.head_bytes();
@@ -134,7 +135,7 @@ impl<'a> Heaps<'a> {
                 fields.take(6)?;
                 let length = fields.length()?;
                 let data = at.saturating_add(head_bytes);
-                // What is free ends a heap.
+                // Free space ends a heap.
                 if object == 0 {
                     return Ok(objects);
                 }
@@ -150,8 +151,8 @@ impl<'a> Heaps<'a> {
     }
 }
 
-/// The code of the ending of a value in the file. What is read for it is taken from `left`; when that is used up, values
-/// are not looked at.
+/// The code of the ending of a value in the file. The bytes that are read for it are taken from `left`; once that is used
+/// up, values are not looked at.
 pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32, left: &mut u64) -> Result<u8> {
     let mut take = |bytes: usize| {
         let rest = left.checked_sub(bytes as u64);
@@ -174,7 +175,7 @@ pub(super) fn ending_at(input: &Input<'_>, at: u64, bytes: u32, left: &mut u64) 
     Ok(ending::code_of(&value))
 }
 
-/// A fixed string without what fills it up.
+/// A fixed string without its padding.
 pub(super) fn trimmed(text: &[u8], padding: Padding) -> &[u8] {
     let last =
         |fill: u8| text.iter().rposition(|byte| *byte != fill).map_or(0, |at| at.saturating_add(1));
@@ -186,7 +187,7 @@ pub(super) fn trimmed(text: &[u8], padding: Padding) -> &[u8] {
     text.get(..length).unwrap_or(text)
 }
 
-/// Fixed strings that begin at `at` of the file.
+/// The values of fixed strings that begin at byte `at` of the file.
 pub(super) fn fixed_values(
     elements: &[u8],
     size: usize,
@@ -210,7 +211,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Fixed strings of so many bytes. `None`: they have 4 GiB.
+    /// The texts of fixed strings of `size` bytes. `None` if they have 4 GiB or more.
     pub(super) fn of(elements: &[u8], size: usize, padding: Padding) -> Option<Self> {
         let mut texts = Texts::default();
         for element in elements.chunks_exact(size.max(1)) {
@@ -236,8 +237,8 @@ impl Texts {
     }
 }
 
-/// Lists of lists of texts as JSON, `count` of them by their number, in an array of this shape. `None`: it has more than
-/// `most` bytes.
+/// JSON of an array of this shape, as lists of lists: of `count` texts, which `text` gives by their number. `None` if the
+/// JSON has more than `most` bytes.
 pub(super) fn json<E>(
     shape: &[u64],
     count: u64,
@@ -245,10 +246,10 @@ pub(super) fn json<E>(
     text: &mut dyn FnMut(u64) -> Result<Vec<u8>, E>,
 ) -> Result<Option<Vec<u8>>, E> {
     let mut out = Vec::new();
-    // Of a dimension without elements each list is empty.
+    // Each list of a dimension without elements is empty.
     let empty = shape.iter().position(|length| *length == 0);
     let shape = shape.get(..empty.unwrap_or(shape.len())).unwrap_or_default();
-    // After so many elements a list of each level ends.
+    // The numbers of elements after which a list of each level ends.
     let mut steps = Vec::new();
     let mut step = 1_u64;
     for length in shape.iter().rev() {
@@ -279,7 +280,7 @@ pub(super) fn too_much_json() -> String {
     format!("the JSON of a file has {} MiB at most", MAX_JSON_BYTES >> 20)
 }
 
-/// Text of up to `most` bytes that an element refers to.
+/// Reads the text of up to `most` bytes that an element refers to.
 pub(super) fn far_text(
     input: &Input<'_>,
     heaps: &mut Heaps<'_>,

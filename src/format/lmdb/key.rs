@@ -1,13 +1,13 @@
-//! Keys → paths. What is not a path of UTF-8 is shown by its hexadecimal digits, below `hex/`.
+//! Makes paths of keys. A key that is not a path of UTF-8 is shown by its hexadecimal digits, below `hex/`.
 //!
 //! Imports names and endings of this room.
 
 use super::super::ending;
 use super::super::name::{MAX_NAME_BYTES, escape};
 
-/// Keys of integers, and those that are no paths, lie in here.
+/// The directory of keys that are integers, or no paths.
 const HEX: &[u8] = b"hex/";
-/// Longer keys are not taken for paths. LMDB's are of up to 511 bytes, unless it was built otherwise.
+/// The longest key that is taken for a path. Keys of LMDB have up to 511 bytes, unless it was built otherwise.
 const MAX_PATH_BYTES: usize = 1024;
 /// The longest ending, with its dot.
 const ENDING_BYTES: usize = 5;
@@ -19,7 +19,7 @@ pub(super) fn push(path: &mut Vec<u8>, key: &[u8], is_integer: bool) {
     }
     let digits: Vec<u8> = key.iter().flat_map(|byte| hex(*byte)).collect();
     path.extend_from_slice(HEX);
-    // A name of its own, also if it is cut: `~` and a checksum end it.
+    // A name that is cut differs from all others, too: `~` and a checksum end it.
     let room = MAX_NAME_BYTES.saturating_sub(ENDING_BYTES);
     match digits.len() <= room {
         true => path.extend_from_slice(&digits),
@@ -27,7 +27,7 @@ pub(super) fn push(path: &mut Vec<u8>, key: &[u8], is_integer: bool) {
     }
 }
 
-/// Appends the ending of a value, unless the path has it.
+/// Appends the ending of a value, unless the path has it already.
 pub(super) fn end(path: &mut Vec<u8>, ending: &str) {
     let same: &[&str] = match ending {
         ".jpg" => &[".jpg", ".jpeg"],

@@ -1,7 +1,7 @@
 //! LMDB (`data.mdb`), as lmdb 0.9 of 64-bit little-endian machines writes it: read only, without its lock file.
 //!
-//! Two pages at the start say where the trees are that hold keys and values: the newer valid one counts. The trees are
-//! walked once; what is found is an index that can be kept: 24 bytes a value, and its name. There is no checksum.
+//! Two pages at the start point at the trees that hold keys and values: the newer valid page counts. The trees are
+//! walked once, which makes an index that can be kept: 24 bytes for each value, and its name. LMDB has no checksums.
 //! `page` has the layout.
 
 mod key;
@@ -22,9 +22,9 @@ use std::sync::Arc;
 use walk::Walk;
 
 const NAME: &str = "LMDB";
-/// Page sizes with which the second meta page is looked for, if the first one says nothing.
+/// The page sizes by which the second meta page is looked for, if the first one is wrong.
 const PAGE_SIZES: [u64; 9] = [4096, 16_384, 65_536, 8192, 32_768, 2048, 1024, 512, 256];
-/// Where the main database is described in a meta page.
+/// The offset of the main database's description in a meta page.
 const MAIN_AT: u64 = 88;
 
 /// Whether a file name is that of the lock file that lies beside `data.mdb`.
@@ -81,7 +81,7 @@ impl Format for Lmdb {
     }
 }
 
-/// The meta page that counts, and where it stands.
+/// Reads the meta page that counts; returns it and its offset.
 fn read_meta(reader: Reader<'_>) -> Result<(Meta, u64)> {
     let first = meta_at(reader, 0);
     let sizes = match &first {

@@ -17,11 +17,11 @@ use super::super::bytes::{u16_at, u32_at, u64_at};
 use crate::format::counted;
 use std::ops::Range;
 
-/// What stands before the nodes, or the value, of a page.
+/// Bytes before the nodes, or the value, of a page.
 pub(super) const HEAD_BYTES: usize = 16;
-/// A database's description.
+/// Bytes of a database's description.
 pub(super) const DATABASE_BYTES: usize = 48;
-/// A meta page as far as it is used.
+/// Bytes of a meta page, as far as it is used.
 pub(super) const META_BYTES: usize = HEAD_BYTES + 24 + 2 * DATABASE_BYTES + 16;
 pub(super) const MAGIC: u32 = 0xbeef_c0de;
 const VERSION: u32 = 1;
@@ -32,7 +32,7 @@ const IS_BRANCH: u16 = 0x01;
 const IS_LEAF: u16 = 0x02;
 const IS_OVERFLOW: u16 = 0x04;
 const IS_META: u16 = 0x08;
-/// Values of one length, without nodes.
+/// The flag of a leaf that has values of one length, without nodes.
 const IS_FIXED: u16 = 0x20;
 
 const NODE_BYTES: usize = 8;
@@ -40,10 +40,10 @@ const NODE_BIG: u16 = 0x01;
 const NODE_DATABASE: u16 = 0x02;
 const NODE_DUPLICATES: u16 = 0x04;
 
-/// Keys are integers of the machine.
+/// The flag of a database whose keys are integers of the machine.
 const INTEGER_KEYS: u16 = 0x08;
 
-/// What is wrong in a page, and where.
+/// An error in a page, and its place.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) at: usize,
@@ -81,7 +81,7 @@ impl Database {
     }
 }
 
-/// One of the two pages that say what the file holds.
+/// One of the two pages that describe the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Meta {
     pub(super) page_bytes: u32,
@@ -124,16 +124,16 @@ pub(super) struct Page<'a> {
     lower: usize,
 }
 
-/// What a leaf holds under a key.
+/// The value or the values that a leaf holds under a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// The value, in the page.
     Here(Range<usize>),
-    /// So many bytes from this page on.
+    /// A value on pages of its own: the number of the first page, and the value's length in bytes.
     Overflow(u64, u32),
-    /// A database of its own, under this name.
+    /// A database of its own, under the name that is the key.
     Named(Database),
-    /// Several values, in a page that lies here.
+    /// Several values, in a page within this range of the leaf.
     Duplicates(Range<usize>),
     /// Several values, in a tree.
     Tree(Database),
@@ -157,7 +157,7 @@ impl<'a> Page<'a> {
             return wrong(0, "a page with its own number", stored);
         }
         let lower = usize::from(lower);
-        // Values of one byte each leave no room for places, which are counted all the same.
+        // Values of one byte each have no room for places: `lower` counts these all the same, and may exceed the page.
         let is_fixed = flags & IS_FIXED != 0;
         if lower < HEAD_BYTES || lower > bytes.len() && !is_fixed {
             return wrong(12, "the end of the places within the page", lower);
@@ -176,13 +176,13 @@ impl<'a> Page<'a> {
         self.lower.saturating_sub(HEAD_BYTES) / 2
     }
 
-    /// Where each node begins.
+    /// The offset of each node.
     fn places(&self) -> impl Iterator<Item = usize> {
         let places = self.bytes.get(HEAD_BYTES..self.lower).unwrap_or_default();
         places.as_chunks::<2>().0.iter().map(|place| usize::from(u16::from_le_bytes(*place)))
     }
 
-    /// A branch: the pages below it.
+    /// The numbers of the pages below a branch.
     pub(super) fn children(&self) -> Result<Vec<u64>, Wrong> {
         self.check_kind(IS_BRANCH, "the flags of a branch")?;
         let mut children = Vec::with_capacity(self.count());
@@ -196,8 +196,8 @@ impl<'a> Page<'a> {
         Ok(children)
     }
 
-    /// A leaf: its nodes. They take no more bytes than the page has, so that nodes that lie on each other cannot
-    /// make more of it than it is.
+    /// The nodes of a leaf. They take no more bytes than the page has, so that nodes that overlap cannot make more of the
+    /// page than it is.
     pub(super) fn nodes(&self) -> Result<Vec<Node>, Wrong> {
         self.check_kind(IS_LEAF, "the flags of a leaf")?;
         if self.flags & IS_FIXED != 0 {
@@ -218,7 +218,7 @@ impl<'a> Page<'a> {
         Ok(nodes)
     }
 
-    /// A node, and the bytes that it takes. `None`: it reaches beyond the page.
+    /// Reads a node, and counts its bytes. `None` if it reaches beyond the page.
     fn node(&self, at: usize) -> Result<Option<(Node, usize)>, Wrong> {
         let number = |offset: usize| u16_at(self.bytes, at.saturating_add(offset));
         let (Some(length), Some(flags), Some(key_bytes)) =
@@ -248,13 +248,13 @@ impl<'a> Page<'a> {
         Ok(Some((Node { key: key_at..value_at, value }, end.saturating_sub(at))))
     }
 
-    /// A leaf of several values of one key: where they are.
+    /// The places of the values in a leaf of several values of one key.
     pub(super) fn values(&self) -> Result<Vec<Range<usize>>, Wrong> {
         self.check_kind(IS_LEAF, "the flags of a leaf of values")?;
         if self.flags & IS_FIXED == 0 {
             return Ok(self.nodes()?.into_iter().map(|node| node.key).collect());
         }
-        // The length stands where other pages have nothing.
+        // The length of a value stands where other pages have unused bytes.
         let length = usize::from(u16_at(self.bytes, 8).unwrap_or(0));
         let all = self.count().saturating_mul(length).saturating_add(HEAD_BYTES);
         if all > self.bytes.len() || length == 0 {

@@ -1,17 +1,17 @@
 //! Values that are pickles, as the files that they hold.
 //!
-//! Imports the rows, and what takes pickles apart.
+//! Imports the rows, and `pickled`, which takes pickles apart.
 
 use super::row::{Builder, Row};
 use crate::format::scanned::Headers;
 use crate::format::{OpenOptions, ending, pickled};
 
-/// So many files are taken whatever the database's length is.
+/// The number of files that are taken from pickles, whatever the database's length is.
 const FREE_FILES: u64 = 1 << 16;
-/// A slash, and an ending.
+/// The most bytes of a name besides its own: a slash, and an ending.
 const NAME_BYTES_MORE: usize = 6;
 
-/// Takes values apart.
+/// Takes values that are pickles apart.
 pub(super) struct Unpickler {
     is_asked: bool,
     headers: Headers,
@@ -20,29 +20,29 @@ pub(super) struct Unpickler {
 
 /// A file of a value, or an empty directory.
 pub(super) struct File {
-    /// Below the value's own path.
+    /// The path below that of the value.
     pub(super) path: Vec<Vec<u8>>,
-    /// `None`: a directory.
+    /// `None` for a directory.
     pub(super) row: Option<Row>,
     pub(super) size_bytes: u64,
     pub(super) ending: &'static str,
 }
 
 impl Unpickler {
-    /// That of a database of so many bytes.
+    /// The unpickler of a database of `bytes` bytes.
     pub(super) fn new(bytes: u64, options: &OpenOptions) -> Self {
         let files_left = FREE_FILES.saturating_add(bytes / pickled::BYTES_A_FILE);
         Self { is_asked: pickled::is_asked(options), headers: Headers::default(), files_left }
     }
 
-    /// Whether a value of `length` bytes that begins so is to be read whole.
+    /// Whether a value of `length` bytes that begins with `head` is to be read whole.
     pub(super) fn may_take(&self, head: &[u8], length: u32) -> bool {
         let is_asked = self.is_asked && u64::from(length) <= pickled::MAX_SAMPLE_BYTES;
         is_asked && pickled::may_be(head)
     }
 
-    /// The files of a value that stands at `at`, under a path of `above` bytes; their paths have `room` in all. `None`: it
-    /// is not taken apart.
+    /// The files of a value that stands at offset `at`, under a path of `above` bytes; their paths have `room` bytes in
+    /// all. `None` if the value is not taken apart.
     pub(super) fn take(
         &mut self,
         value: &[u8],

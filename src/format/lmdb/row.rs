@@ -1,4 +1,4 @@
-//! What is stored of a value: 16 bytes.
+//! The row that is stored of a value: 16 bytes.
 //!
 //! ```text
 //! u64 offset, in bit 63 whether it is damaged, in bit 62 whether it is coded | u32 length | u32 header      little-endian
@@ -17,15 +17,15 @@ pub(super) type Builder = scanned::Builder<Row>;
 const IS_DAMAGED: u64 = 1 << 63;
 const IS_CODED: u64 = 1 << 62;
 
-/// Where a value lies, or a value in a pickle.
+/// The place of a value, or of a file in a value that is a pickle.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Row {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) is_damaged: bool,
-    /// Its bytes are characters, as protocol 2 has them; how many they stand for is said with the header.
+    /// Whether its bytes are coded as characters, as pickle protocol 2 has them; the header says how many bytes they give.
     pub(super) is_coded: bool,
-    /// The place of what stands before its bytes.
+    /// The place of the header that is shown before its bytes.
     pub(super) header: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the reference package writes, databases that lie, and any entries against a model.
+//! Databases that the reference package writes, databases that lie, and any entries against a model.
 
 mod hostile;
 mod writer;
@@ -92,14 +92,14 @@ fn the_raw_view_adds_no_endings() {
     assert_eq!(shown.keys().collect::<Vec<_>>(), ["a", "b"]);
 }
 
-/// `pickle.dumps((b"\xff\xd8\xff", 7), 4)`, of so many further bytes.
+/// `pickle.dumps((b"\xff\xd8\xff", 7), 4)`, with `more` further bytes in its first item; and this item.
 fn pickled(more: usize) -> (Vec<u8>, Vec<u8>) {
     let jpeg = [&b"\xff\xd8\xff"[..], &vec![5; more]].concat();
     let length = (jpeg.len() as u32).to_le_bytes();
     ([&b"\x80\x04B"[..], &length, &jpeg, b"K\x07\x86."].concat(), jpeg)
 }
 
-/// Values of which some are pickles, and what they are shown as.
+/// A database, some of whose values are pickles, and the files that it is shown as.
 fn pickles() -> (Vec<u8>, Files) {
     let ((short, small), (long, large)) = (pickled(1), pickled(3000));
     let array = b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\x01btR(K\x01K\x03\x85\
@@ -167,7 +167,7 @@ fn values_that_are_pickles_are_the_files_that_they_hold_if_that_is_asked_for() {
     };
     let again = Lmdb.open_kept(source(&file), source(&kept)).unwrap().unwrap();
     assert_eq!(files(&file, again.as_ref()), wanted);
-    // Else they are values as any others.
+    // In the raw view, or without the option for pickles, pickles are values like others.
     let raw = OpenOptions { view: View::Raw, ..options };
     for (options, long) in [(raw, "long"), (OpenOptions::default(), "long.bin")] {
         let shown = files(&file, open(&file, &options).as_ref());

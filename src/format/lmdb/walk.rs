@@ -1,8 +1,8 @@
 //! One pass over the trees of a database, in the order of the keys.
 //!
 //! Pages may point anywhere. Each read of a page of a tree, and each page of a long value, is taken off the number of
-//! pages that the file has: whatever points at itself, or is shared, comes to an end. A tree is no deeper than it says,
-//! and says no more than LMDB's own limit.
+//! pages that the file has: a walk over pages that point at themselves, or that are shared, comes to an end. A tree is no
+//! deeper than its description says, which says no more than LMDB's own limit.
 
 use super::key;
 use super::page::{self, DATABASE_BYTES, Database, HEAD_BYTES, Node, Page, Value, Wrong};
@@ -16,17 +16,18 @@ use crate::format::{Attributes, Error, OpenOptions, Result, Source, View};
 use crate::format::{counted, one_or_many};
 use std::ops::Range;
 
-/// LMDB's cursors have room for so many levels.
+/// The most levels of a tree: LMDB's cursors have room for no more.
 const MAX_DEPTH: u16 = 32;
-/// A larger value is not read to see whether it is text.
+/// The most bytes of a value that is read to see whether it is text.
 const MAX_TEXT_BYTES: u32 = 16 << 20;
-/// Paths may take so many times the bytes of the file, and these: names of databases stand before each key in them.
+/// Paths may take `PATH_FACTOR` times the bytes of the file, and `PATH_BYTES_FREE` more: the name of a database stands
+/// before each of its keys.
 const PATH_FACTOR: u64 = 16;
 const PATH_BYTES_FREE: u64 = 1 << 20;
 const TRUNCATED: &str = ": the file is truncated, or was copied while it was written \
      (--allow-damaged serves the values that are whole)";
 
-/// What the leaves of a tree hold.
+/// The content of a tree's leaves.
 enum Holds {
     /// The entries of the main database: values, and other databases.
     Main,
@@ -36,7 +37,7 @@ enum Holds {
     Values,
 }
 
-/// A pass.
+/// A pass over the trees of a database.
 pub(super) struct Walk<'a> {
     reader: Reader<'a>,
     pages: Window<'a>,
@@ -80,7 +81,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks the main database, and all that it names.
+    /// Walks the main database, and all databases that it names.
     pub(super) fn main(&mut self, main: &Database, described_at: u64) -> Result<()> {
         self.tree(main, described_at, &Holds::Main)?;
         if self.damaged > 0 {
@@ -128,7 +129,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Damage of a part of a tree is a warning, if that is allowed.
+    /// Makes damage of a part of a tree a warning, if damage is allowed.
     fn tolerate(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Malformed { .. } if self.allow_damaged => {
@@ -139,7 +140,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes pages off those that the file has.
+    /// Takes pages off those that may still be used.
     fn spend(&mut self, pages: u64, at: u64) -> Result<()> {
         let Some(left) = self.pages_left.checked_sub(pages) else {
             let found = "more: pages point at themselves, or at the same pages";
@@ -167,7 +168,7 @@ impl<'a> Walk<'a> {
         };
         let at = end.saturating_sub(length);
         self.spend(1, at)?;
-        // Owned: what it points at is read while it is looked at.
+        // A copy, as values that the page points at are read while it is in use.
         let bytes = self.pages.get(at, length)?.to_vec();
         let wrong = |reader: Reader<'_>, wrong: Wrong| {
             reader.malformed(at.saturating_add(wrong.at as u64), wrong.expected, wrong.found, "")
@@ -190,7 +191,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// An entry of a leaf that stands at `at`.
+    /// Adds an entry of a leaf that stands at `at`.
     fn node(
         &mut self,
         bytes: &[u8],
@@ -223,7 +224,7 @@ impl<'a> Walk<'a> {
                 let described_at = at.saturating_add(node.key.end as u64);
                 self.path.push(b'/');
                 let done = self.tree(database, described_at, &Holds::Values);
-                // They are entries of the tree that the key stands in.
+                // The values are entries of the tree that the key stands in.
                 self.found = self.found.saturating_add(database.entries);
                 done
             }
@@ -232,7 +233,7 @@ impl<'a> Walk<'a> {
         done
     }
 
-    /// The values of a key that lie in a page within its node.
+    /// Adds the values of a key that lie in a page within its node.
     fn duplicates(&mut self, bytes: &[u8], at: u64) -> Result<()> {
         let values = Page::read(bytes, None).and_then(|page| page.values());
         let values = values.map_err(|w| {
@@ -246,7 +247,7 @@ impl<'a> Walk<'a> {
         done
     }
 
-    /// One of several values of a key, in a page that stands at `at`.
+    /// Adds one of several values of a key, in a page that stands at `at`.
     fn one_of_many(&mut self, page: &[u8], range: Range<usize>, at: u64) -> Result<()> {
         let before = self.path.len();
         self.path.extend_from_slice(format!("{:06}", self.found).as_bytes());
@@ -256,7 +257,7 @@ impl<'a> Walk<'a> {
         done
     }
 
-    /// A value that lies in a page, at `at` of the file.
+    /// Adds a value that lies in a page, at offset `at` of the file.
     fn here(&mut self, value: &[u8], at: u64) -> Result<()> {
         if self.is_taken_apart(value, at)? {
             return Ok(());
@@ -269,7 +270,7 @@ impl<'a> Walk<'a> {
         if self.has_endings { ending() } else { "" }
     }
 
-    /// A value on pages of its own, from `number` on; the leaf that says so stands at `leaf_at`.
+    /// Adds a value on pages of its own, from page `number` on; the leaf that points at it stands at `leaf_at`.
     fn overflow(&mut self, number: u64, length: u32, leaf_at: u64) -> Result<()> {
         let page_bytes = u64::from(self.page_bytes);
         let all = u64::from(length).saturating_add(HEAD_BYTES as u64);
@@ -291,7 +292,7 @@ impl<'a> Walk<'a> {
             (HEAD_BYTES as u64).saturating_add(u64::from(length).min(magic::HEAD_BYTES as u64));
         let head = self.heads.get(at, seen)?;
         let is_whole = page::is_overflow(head, number, length, self.page_bytes);
-        // Owned: the value may be read while it is looked at.
+        // A copy, as the value may be read while its head is in use.
         let mut first = [0; magic::HEAD_BYTES];
         let head = head.get(HEAD_BYTES..).unwrap_or_default();
         let head_bytes = head.len().min(first.len());
@@ -337,7 +338,7 @@ impl<'a> Walk<'a> {
         self.file(&row, if is_whole { length.into() } else { 0 }, ending)
     }
 
-    /// Adds the files of a value that is a pickle. False: it stays one.
+    /// Adds the files of a value that is a pickle; false if the value stays one file.
     fn is_taken_apart(&mut self, value: &[u8], at: u64) -> Result<bool> {
         let room = self.path_bytes_left / 2;
         let taken = self.unpickler.take(value, at, (self.path.len(), room), &mut self.build);
@@ -376,7 +377,7 @@ impl<'a> Walk<'a> {
         self.named(added, at)
     }
 
-    /// Takes the path, which was added, off those that there may be.
+    /// Takes the bytes of the path, which was added, off those that paths may still have.
     fn named(&mut self, is_added: bool, at: u64) -> Result<()> {
         let left = self.path_bytes_left.checked_sub(self.path.len() as u64);
         let (Some(left), true) = (left, is_added) else {

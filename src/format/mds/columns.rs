@@ -1,4 +1,4 @@
-//! The columns of a shard: what their values are, and how they are shown.
+//! The columns of a shard: the kinds of their values, and how they are shown.
 //!
 //! Imports `npy`, `ending` and `pickled`.
 
@@ -13,17 +13,17 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::marker::PhantomData;
 
-/// What a value of a dynamic array may begin with: its type, its dimensions, 63 lengths of 8 bytes.
+/// The most bytes before the elements of a dynamic array: its type, its dimensions, 63 lengths of 8 bytes.
 const MAX_SHAPE_BYTES: u64 = 2 + 63 * 8;
 
-/// A shard has no more columns: each takes memory for every sample that is looked at.
+/// The most columns of a shard: each takes memory for every sample that is looked at.
 const MAX_COLUMNS: usize = 1 << 16;
-/// Nor is its name, or its encoding, longer: each sample passes the names.
+/// The most bytes of a column's name or encoding: each sample passes the names.
 const MAX_TEXT_BYTES: usize = 2000;
-/// No array that NumPy reads has more.
+/// The most dimensions of an array that NumPy reads.
 const MAX_DIMENSIONS: usize = 64;
 
-/// The types of numbers: what the package calls them, what NumPy does, and their code in an array.
+/// The types of numbers: the package's name, NumPy's name, and the code in an array.
 const DTYPES: &[(&str, &str, u8)] = &[
     ("uint8", "|u1", 8),
     ("int8", "|i1", 9),
@@ -38,7 +38,7 @@ const DTYPES: &[(&str, &str, u8)] = &[
     ("float64", "<f8", 66),
 ];
 
-/// The part of a shard's JSON that counts here.
+/// The part of a shard's JSON that is used here.
 #[derive(Debug, Deserialize)]
 struct Config {
     #[serde(deserialize_with = "of_columns")]
@@ -49,7 +49,8 @@ struct Config {
     column_sizes: Vec<Option<u64>>,
 }
 
-/// A list of something of each column. Fails as soon as it is too long: a text of many commas must not take much memory.
+/// Reads a list with one item for each column. Fails as soon as the list is too long: a text of many commas must not take
+/// much memory.
 fn of_columns<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -83,7 +84,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OfColumns<T> {
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: Vec<u8>,
-    /// Of each value, if all have the same.
+    /// The size of each value, if all have the same.
     pub(super) size: Option<u64>,
     kind: Kind,
 }
@@ -96,23 +97,23 @@ enum Kind {
     Number(&'static str),
     /// A pickle, to be taken apart.
     Pickle,
-    /// An array; what is not known here stands before its elements.
+    /// An array: its type and its lengths; those that are `None` stand before its elements.
     Array(Option<&'static str>, Option<Vec<u64>>),
 }
 
 /// How values are shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
-    /// All as they are stored.
+    /// Whether all values are shown as they are stored.
     pub(super) is_raw: bool,
-    /// Pickles are taken apart.
+    /// Whether pickles are taken apart.
     pub(super) is_unpickled: bool,
 }
 
-/// The columns that the JSON names, and those of an encoding that is not known.
+/// Reads the columns that the JSON names, and notes on columns of an unknown encoding.
 ///
 /// # Errors
-/// It is no such JSON: why.
+/// Why the JSON does not describe columns.
 pub(super) fn read(json: &[u8], shown: Shown) -> Result<(Vec<Column>, Vec<String>), String> {
     let config: Config = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let Config { column_names, column_encodings, column_sizes } = config;
@@ -191,7 +192,7 @@ impl Column {
         matches!(self.kind, Kind::Pickle)
     }
 
-    /// How much of the beginning of a value of `size` bytes must be read to know how it is shown.
+    /// The number of bytes at the beginning of a value of `size` bytes that must be read to know how it is shown.
     pub(super) fn look_bytes(&self, size: u64) -> u64 {
         let most = match self.kind {
             Kind::Array(Some(_), Some(_)) | Kind::Stored(_) | Kind::Number(_) => 0,
@@ -203,7 +204,8 @@ impl Column {
         most.min(size)
     }
 
-    /// How a value is shown that lies at `(offset, length)` and begins with `head`. `None`: it is no such value.
+    /// The row of a value that lies at `(offset, length)` and begins with `head`. `None` if it is no value of the
+    /// column's kind.
     pub(super) fn row(
         &self,
         (offset, length): (u64, u64),
@@ -249,7 +251,7 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// A little-endian number of 1 to 8 bytes.
+    /// Takes a little-endian number of 1 to 8 bytes.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         let (number, rest) = self.bytes.split_at_checked(bytes)?;
         self.bytes = rest;
@@ -257,7 +259,7 @@ impl Head<'_> {
         Some(number.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
-    /// `dimensions << 2 | width of their lengths`, and the lengths.
+    /// Takes a shape: `dimensions << 2 | width of their lengths`, and the lengths.
     fn shape(&mut self) -> Option<Vec<u64>> {
         let packed = self.number(1)?;
         let width = 1_usize << (packed & 3);

@@ -1,4 +1,4 @@
-//! How the values of a column that is written are encoded: by what its first value is.
+//! The encoding of the values of a column that is written, by the kind of its first value.
 //!
 //! Imports `columns`.
 
@@ -23,7 +23,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// That of a column whose first value this is.
+    /// The encoding of a column whose first value is `field`.
     pub(super) fn of(field: &Field) -> Self {
         match field.ending {
             ".jpg" | ".jpeg" => Self::Jpeg,
@@ -38,14 +38,14 @@ impl Encoding {
         }
     }
 
-    /// What the package calls it.
+    /// The package's name for the encoding.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Jpeg => "jpeg",
             Self::Png => "png",
             Self::Json => "json",
             Self::Text => "str",
-            // What its users write for Python's integers.
+            // The name that the package's users write for Python's integers.
             Self::Number("int64", _) => "int",
             Self::Number(name, _) => name,
             Self::Array => "ndarray",
@@ -61,10 +61,10 @@ impl Encoding {
         }
     }
 
-    /// A value as it is stored.
+    /// Encodes a value as it is stored.
     ///
     /// # Errors
-    /// It is none of this encoding: why.
+    /// Why the value does not have this encoding.
     pub(super) fn encode<'a>(self, field: &Field<'a>) -> Result<Cow<'a, [u8]>, String> {
         let is_right = match self {
             Self::Jpeg | Self::Png => true,
@@ -87,7 +87,7 @@ impl Encoding {
         format!("the file is no {}, as the first sample's is", self.name())
     }
 
-    /// `code of the type | dimensions << 2 | width of their lengths | lengths | elements`
+    /// Encodes an array: `code of the type | dimensions << 2 | width of their lengths | lengths | elements`
     fn array(self, field: &Field) -> Option<Vec<u8>> {
         let array = field.array()?;
         let mut out = vec![code_of(&array.descr)?];

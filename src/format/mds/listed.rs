@@ -1,4 +1,4 @@
-//! What the list beside shards says of their files: the hashes of each.
+//! The hashes of shards' files, as the list beside them has them.
 //!
 //! ```text
 //! {"shards": [{"raw_data": {"basename": "shard.00000.mds", "hashes": {"sha1": "…"}}, "zip_data": …}, …]}
@@ -20,15 +20,15 @@ struct List {
     shards: Hashed,
 }
 
-/// Hashes by the names of the files that have some. The entries of the list are not kept: one takes 50 times as much memory
-/// as the fewest bytes that it may have.
+/// Hashes by the names of the files that have some. The entries of the list are not kept: an entry takes 50 times as much
+/// memory as the fewest bytes that it may have.
 #[derive(Default)]
 struct Hashed(HashMap<String, FileHashes>);
 
 #[derive(Deserialize)]
 struct Shard {
     raw_data: Option<File>,
-    /// The same, compressed.
+    /// The same file, compressed.
     zip_data: Option<File>,
 }
 
@@ -39,10 +39,10 @@ struct File {
     hashes: FileHashes,
 }
 
-/// The hashes of the files that a list names, of those that have some.
+/// The hashes of the files that a list names; files without hashes are left out.
 ///
 /// # Errors
-/// It is no such list.
+/// The JSON is no such list.
 pub fn listed_hashes(json: &[u8]) -> Result<HashMap<String, FileHashes>, String> {
     let list: List = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     Ok(list.shards.0)

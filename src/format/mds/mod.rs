@@ -4,8 +4,8 @@
 //! u32 n | u32 offsets[n + 1] | JSON of the columns | samples                                       little-endian
 //! a sample: u32 sizes of the columns that have none of their own | values
 //! ```
-//! Where the values of a sample lie stands before it, so a shard is read once, sample by sample (`scan`); values are
-//! passed over, but pickles that are to be taken apart. There is no checksum in a shard.
+//! The sizes of a sample's values stand before them, so a shard is read once, sample by sample (`scan`); values are
+//! passed over, except pickles that are to be taken apart. A shard has no checksum.
 
 mod columns;
 mod encoding;
@@ -29,15 +29,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const NAME: &str = "MDS";
-/// What is appended to the names of compressed shards.
+/// The endings of the names of compressed shards.
 const COMPRESSED: [&str; 5] = ["zstd", "zst", "gz", "bz2", "xz"];
-/// Of the JSON so much is looked at to recognise it.
+/// Bytes of the JSON that are read to recognise a shard.
 const LOOK_BYTES: u64 = 4 << 10;
-/// The number of samples, and the first offset.
+/// Bytes of the number of samples, and of the first offset.
 const HEAD_BYTES: u64 = 8;
 
-/// The shard that a file beside it is a compressed copy of, by its name: `shard.00000.mds` of `shard.00000.mds.zstd`.
-/// MosaicML Streaming keeps both where it is told to (`keep_zip`).
+/// The shard of which the file `path` beside it is a compressed copy, by its name: `shard.00000.mds` for
+/// `shard.00000.mds.zstd`. MosaicML Streaming keeps both where it is told to (`keep_zip`).
 #[must_use]
 pub fn copied_shard(path: &Path) -> Option<PathBuf> {
     let ending = path.extension()?.to_str()?;
@@ -58,7 +58,7 @@ impl RecordFormat for Mds {
         IndexChecksum::None
     }
 
-    /// Bytes in pickles.
+    /// Decodes bytes in pickles.
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
         shown == Shown::Coded && pickled::latin1(stored, values)
     }
@@ -88,7 +88,7 @@ impl ScannedFormat for Mds {
         Ok(if is_it { Detected::Yes } else { Detected::No })
     }
 
-    /// The columns stand behind thousands of offsets: the name must tell.
+    /// The columns stand behind thousands of offsets: the name must show the format.
     fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
         let name = part.file_name().file_name().unwrap_or_default();
         let name = name.to_string_lossy().to_lowercase();
@@ -104,7 +104,7 @@ impl ScannedFormat for Mds {
     }
 }
 
-/// Where the JSON begins, and where it ends and the first sample begins, by the first 8 bytes of a shard.
+/// The offset of the JSON, and the offset of its end, where the first sample begins, by the first 8 bytes of a shard.
 fn json_range(head: &[u8]) -> Option<(u64, u64)> {
     let samples = u64::from(u32_at(head, 0)?);
     let json_at = samples.checked_add(2)?.checked_mul(4)?;

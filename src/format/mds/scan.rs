@@ -10,9 +10,9 @@ use crate::format::{Container, OpenOptions, PartName, Result, Source, ending};
 use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
-/// The JSON of a shard is no longer.
+/// The most bytes of a shard's JSON.
 const MAX_JSON_BYTES: u64 = 16 << 20;
-/// Nor has it more samples: their offsets are in memory, and of a compressed shard they may be made of little.
+/// The most samples of a shard: their offsets are in memory, and those of a compressed shard may be made of few bytes.
 const MAX_SAMPLES: u64 = 1 << 26;
 const TRUNCATED: &str =
     ": the shard is truncated (--allow-damaged serves the samples before its end)";
@@ -22,9 +22,9 @@ pub(super) struct MdsScanner {
     pass: Pass<Mds>,
     state: State,
     columns: Vec<Column>,
-    /// Of all samples, and the end of the last: 4 bytes each.
+    /// The offsets of all samples, and of the end of the last: 4 bytes each.
     offsets: Vec<u8>,
-    /// Samples whose values are not where they should be.
+    /// The number of samples and values that are not where they should be.
     damaged: u64,
     shown: Shown,
 }
@@ -43,10 +43,10 @@ enum State {
 /// A sample whose values are being looked at.
 struct Sample {
     number: u64,
-    /// Where the next value begins.
+    /// The offset of the next value.
     at: u64,
     sizes: Vec<u64>,
-    /// Values that were added.
+    /// The number of values that were added.
     done: usize,
 }
 
@@ -126,12 +126,12 @@ impl MdsScanner {
 
     /// Goes on with the sizes of a sample.
     fn sample(&mut self, mut number: u64) -> Result<()> {
-        // A byte at least: that it is there shows that the offsets do not lie.
+        // A byte at least: if it is in the file, the offsets do not lie.
         let length = self.sizes_bytes().max(1);
         while number < self.samples() {
             let (at, end) = (self.offset(number), self.offset(number.saturating_add(1)));
             if end > at {
-                // Not into the next sample, which is asked for after this one: a pass never goes back.
+                // The range ends before the next sample, which is asked for after this one: a pass never goes back.
                 self.pass.want = Some((at, length.min(end.saturating_sub(at))));
                 self.state = State::Sizes(number);
                 return Ok(());
@@ -146,13 +146,13 @@ impl MdsScanner {
         Ok(())
     }
 
-    /// Length of the sizes that stand before a sample's values.
+    /// The bytes of the sizes that stand before a sample's values.
     fn sizes_bytes(&self) -> u64 {
         let varying = self.columns.iter().filter(|column| column.size.is_none()).count();
         (varying as u64).saturating_mul(4)
     }
 
-    /// The sizes of a sample's values: adds it, or gives it if there is a value to look at.
+    /// Takes the sizes of a sample's values; adds the sample, or returns it if there is a value to look at.
     fn sizes(&mut self, number: u64, bytes: &[u8]) -> Result<Option<Sample>> {
         let sizes_bytes = self.sizes_bytes();
         let bytes = usize::try_from(sizes_bytes).ok().and_then(|length| bytes.get(..length));
@@ -175,7 +175,7 @@ impl MdsScanner {
         self.values(Sample { number, at, sizes, done: 0 }, None)
     }
 
-    /// Adds the values of a sample up to one that must be looked at; `head` is the beginning of the next.
+    /// Adds the values of a sample up to one that must be looked at; `head` is the beginning of the next value.
     fn values(&mut self, mut sample: Sample, mut head: Option<&[u8]>) -> Result<Option<Sample>> {
         while let Some((column, &size)) =
             self.columns.get(sample.done).zip(sample.sizes.get(sample.done))
@@ -202,7 +202,7 @@ impl MdsScanner {
         Ok(None)
     }
 
-    /// A sample whose sizes are not those of what is there: none of its values can be found.
+    /// Adds a sample whose sizes do not add up to its length: none of its values can be found.
     fn add_damaged(&mut self, number: u64) -> Result<()> {
         self.damaged = self.damaged.saturating_add(1);
         let (at, end) = (self.offset(number), self.offset(number.saturating_add(1)));
@@ -212,7 +212,7 @@ impl MdsScanner {
         self.add(number)
     }
 
-    /// Adds a sample; all before it was seen.
+    /// Adds a sample; all bytes before it were seen.
     fn add(&mut self, number: u64) -> Result<()> {
         let seen = self.offset(number);
         let room = self.pass.builder.room(&self.pass.record, seen, seen);
@@ -237,7 +237,7 @@ impl MdsScanner {
         self.pass.add(seen)
     }
 
-    /// The sample that was asked for lies behind the end of the file: as do all that follow.
+    /// Handles the end of the file before a sample that was asked for: all samples that follow are missing, too.
     fn cut(&mut self, number: u64, at: u64, found: usize) -> Result<()> {
         self.pass.want = None;
         let expected = format!("sample {number}");
@@ -253,7 +253,7 @@ impl MdsScanner {
     }
 }
 
-/// Adds the files of a pickle, which begins at an offset. False: the value stays one file.
+/// Adds the files of a pickle, `value` with its offset; false if the value stays one file.
 fn unpickled(pass: &mut Pass<Mds>, column: &Column, value: (&[u8], u64)) -> bool {
     let files = match column.is_pickle() {
         true => pickled::take_apart(value.0),
@@ -263,7 +263,7 @@ fn unpickled(pass: &mut Pass<Mds>, column: &Column, value: (&[u8], u64)) -> bool
     let before = pass.record.mark();
     let (build, record) = (&mut pass.builder, &mut pass.record);
     let added = pickled::add(value, &files, &column.name, None, build, record);
-    // Half of the room for names is left to the columns that follow: without any the shard would be refused.
+    // Half of the room for names is left to the columns that follow: without room the shard would be refused.
     let (most, seen) = (value.1 / pickled::BYTES_A_FILE, value.1 / 2);
     if added.is_some() && build.room(record, most, seen).is_ok() {
         return true;
@@ -272,7 +272,7 @@ fn unpickled(pass: &mut Pass<Mds>, column: &Column, value: (&[u8], u64)) -> bool
     false
 }
 
-/// A value that cannot be read.
+/// The row of a value that cannot be read.
 fn damaged((at, length): (u64, u64)) -> Row<Mds> {
     let mut row = Row::stored(at, length.max(1), ending::BIN);
     row.is_damaged = true;

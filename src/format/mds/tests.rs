@@ -12,7 +12,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// As `MDSWriter` does.
+    /// Writes the shard as `MDSWriter` does.
     fn write(&self) -> Vec<u8> {
         let names: Vec<_> = self.columns.iter().map(|(name, ..)| name).collect();
         let encodings: Vec<_> = self.columns.iter().map(|(_, encoding, _)| encoding).collect();
@@ -226,12 +226,12 @@ fn an_encoding_that_is_not_known_is_shown_as_stored() {
     assert!(files.keys().eq(["0/a.bin", "0/b.bin", "0/c.bin"].iter()));
 }
 
-/// Samples with pickles, and what they are shown as: the second holds others than the first.
+/// A shard of samples with pickles; `second` is the first pickle of the second sample.
 fn pickles(second: &[u8]) -> Vec<u8> {
     let columns = [("a/b", "pkl", None), ("n", "int8", Some(1)), ("z", "pkl", None)];
     let first = b"\x80\x04C\x04\xff\xd8\xff\x01K\x07\x86.".to_vec();
     let coded = "\u{80}\u{2}c_codecs\nencode\nX\u{7}\0\0\0ÿØÿ\u{1}X\u{6}\0\0\0latin1\u{86}R.";
-    // All but the three letters is ASCII, or opcodes of one byte.
+    // All characters but these three letters are ASCII, or opcodes of one byte.
     let coded: Vec<u8> = coded
         .chars()
         .flat_map(|c| match c {
@@ -341,7 +341,7 @@ fn tables_that_would_take_many_times_their_bytes_are_refused() {
         let said = said(&[column]);
         assert!(said.contains("names and encodings of columns have up to 2000 bytes"), "{said}");
     }
-    // 2²⁶ samples may be, if they are there; one more needs no look.
+    // Up to 2²⁶ samples are allowed, if the file has them; more are refused without a look.
     for (samples, is_too_many) in [(1_u32 << 26, false), ((1 << 26) + 1, true)] {
         let mut scanner = scan::MdsScanner::new(&"x.mds".into(), &OpenOptions::default());
         let first = 4 * (samples + 2) + 100;

@@ -1,4 +1,4 @@
-//! Writes MDS: shards with the columns that the first sample has, and the list of them.
+//! Writes MDS: shards with the columns that the first sample has, and the list of shards.
 //!
 //! Offsets stand before the samples: room is left for them, and they are written in the end.
 
@@ -10,9 +10,9 @@ use crate::format::{
 use serde_json::{Value, json};
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Offset and size of a value.
+/// Bytes of the offset and size of a value.
 const VALUE_BYTES: u64 = 8;
-/// As the package's own default.
+/// The bytes of a shard: the package's own default.
 const SHARD_BYTES: u64 = 1 << 26;
 
 /// Writes MDS.
@@ -82,7 +82,7 @@ impl WriteList for WriteMds {
     }
 }
 
-/// What the list says of a shard: its columns, as they stand in it, its length and its samples.
+/// The entry of a shard in the list: its columns, as they stand in the shard, its length and the number of its samples.
 fn entry(name: &str, shard: &mut dyn Input) -> io::Result<Value> {
     let mut head = [0; super::HEAD_BYTES as usize];
     shard.read_exact(&mut head)?;
@@ -104,18 +104,18 @@ fn entry(name: &str, shard: &mut dyn Input) -> io::Result<Value> {
 /// A shard that is being written.
 struct Shard<'a> {
     out: Box<dyn Output + 'a>,
-    /// As many are to come.
+    /// The number of samples that are to be written.
     samples: u64,
-    /// Those of the first sample, by name.
+    /// The columns of the first sample, by name.
     columns: Vec<(String, Encoding)>,
     offsets: Vec<u32>,
-    /// Where the last sample ends.
+    /// The offset of the end of the last sample.
     end: u64,
     sample: Vec<u8>,
 }
 
 impl Shard<'_> {
-    /// Writes what stands before the samples, for columns that are the fields of this one.
+    /// Writes the JSON before the samples, for columns that are the fields of the first one.
     fn head(&mut self, fields: &[Field]) -> io::Result<()> {
         let columns = fields.iter().map(|field| (field.name.to_owned(), Encoding::of(field)));
         self.columns = columns.collect();
@@ -143,7 +143,7 @@ impl Shard<'_> {
         self.mark_end()
     }
 
-    /// Notes that a sample ends, and the next one begins, behind what was written.
+    /// Notes that a sample ends, and the next one begins, behind the bytes that were written.
     fn mark_end(&mut self) -> io::Result<()> {
         let end = u32::try_from(self.end);
         self.offsets.push(end.map_err(|_| invalid("a shard of over 4 GiB (--shard-size 64M)"))?);

@@ -1,4 +1,4 @@
-//! What the scans of all columns share: bounds of time and memory, and what was found.
+//! The state that the scans of all columns share: bounds of time and memory, and the units and faults that were found.
 //!
 //! Imports pages, units and JSON of this directory.
 
@@ -9,12 +9,12 @@ use super::units::Unit;
 use crate::format::{Fault, counted};
 use std::cell::{Cell as Shared, RefCell};
 
-/// What the columns of a row group hold at once for the values of their pages: levels, numbers, places.
+/// The most bytes that the columns of a row group hold at once for the values of their pages: levels, numbers, places.
 pub(super) const MAX_HELD_BYTES: u64 = 512 << 20;
 
-/// What the scans of all columns share.
+/// The state that the scans of all columns share.
 pub(super) struct Budget {
-    /// Values that may still be looked at, nulls among them.
+    /// Values that may still be examined, nulls included.
     pub(super) values: Shared<u64>,
     /// Bytes that may still be decoded.
     pub(super) bytes: Shared<u64>,
@@ -25,14 +25,14 @@ pub(super) struct Budget {
     pub(super) units: RefCell<Vec<Unit>>,
     pub(super) dictionaries: RefCell<Vec<Vec<u8>>>,
     pub(super) parts: RefCell<Vec<JsonPart>>,
-    /// What is said of pages that cannot be read.
+    /// Messages about pages that cannot be read.
     pub(super) notes: RefCell<Vec<String>>,
-    /// Why values cannot be read, and the byte of their page.
+    /// The faults of values that cannot be read, with the offsets of their pages.
     pub(super) faults: RefCell<Vec<(u64, Fault)>>,
 }
 
 impl Budget {
-    /// Of a file of a length.
+    /// Makes the budget of a file of `length` bytes.
     pub(super) fn new(length: u64, values: u64, bytes: u64) -> Self {
         Self {
             indexes: length.into(),
@@ -47,10 +47,10 @@ impl Budget {
         }
     }
 
-    /// Takes a page from what may be decoded.
+    /// Takes a page's values and bytes from those that may still be decoded.
     ///
     /// # Errors
-    /// Its header asks for more than the length of the file allows: why.
+    /// Its header asks for more than the length of the file allows; the text says of which.
     pub(super) fn take(&self, header: &Header) -> Result<(), String> {
         let values = self.values.get().checked_sub(header.values.into());
         let bytes = self.bytes.get().checked_sub(header.stored.max(header.decoded).into());
@@ -59,7 +59,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes text that was made from what may be decoded.
+    /// Takes the length of a text from the bytes that may still be decoded.
     ///
     /// # Errors
     /// As [`Budget::take`].
@@ -69,17 +69,18 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes a page index from what may be read: all of them lie in the file, side by side. False: they do not.
+    /// Takes the length of a page index from the bytes that may still be read: all indexes lie in the file, side by side. False
+    /// if they do not.
     pub(super) fn take_index(&self, length: u64) -> bool {
         let left = self.indexes.get().checked_sub(length);
         self.indexes.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// The right to hold so many bytes for the values of a page, as long as it lives.
+    /// Returns the right to hold `bytes` bytes for the values of a page, which ends with the [`Held`].
     ///
     /// # Errors
-    /// All columns together would hold too much: why.
+    /// All columns together would hold too much; the text says how much the page takes.
     pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>, String> {
         let left = self.memory.get().checked_sub(bytes);
         let left = left.ok_or_else(|| {
@@ -92,8 +93,8 @@ impl Budget {
         Ok(Held { budget: self, bytes })
     }
 
-    /// Keeps the stored page of a dictionary that nothing else stands for, which takes memory to the end of the pass. `None`:
-    /// no more than half of all memory may be taken so.
+    /// Keeps the stored page of a dictionary for which no [`Held`] is counted, and which takes memory to the end of the pass.
+    /// `None` if less than half of all memory would be left.
     pub(super) fn keep_for_good(&self, page: Vec<u8>) -> Option<u32> {
         let left = self.memory.get().checked_sub(page.len() as u64);
         let left = left.filter(|left| *left >= MAX_HELD_BYTES / 2)?;
@@ -101,7 +102,7 @@ impl Budget {
         Some(self.keep_dictionary(page))
     }
 
-    /// Notes that what is read from byte `at` on cannot be read; gives the number of the reason.
+    /// Notes that the bytes from `at` on cannot be read, and returns the number of the reason.
     pub(super) fn fault(&self, at: u64, fault: Fault) -> u32 {
         self.notes.borrow_mut().push(fault.to_string());
         let mut faults = self.faults.borrow_mut();
@@ -109,7 +110,7 @@ impl Budget {
         u32::try_from(faults.len()).unwrap_or(0)
     }
 
-    /// Keeps the stored page of a dictionary, and gives its number.
+    /// Keeps the stored page of a dictionary, and returns its number.
     pub(super) fn keep_dictionary(&self, page: Vec<u8>) -> u32 {
         let mut kept = self.dictionaries.borrow_mut();
         kept.push(page);

@@ -1,4 +1,4 @@
-//! Where each value of a page lies, without the value itself.
+//! The place of each value of a page, without the value itself.
 //!
 //! Imports values of this directory, and endings of this room.
 
@@ -6,31 +6,31 @@ use super::values::Values;
 use crate::format::counted;
 use crate::format::ending;
 
-/// What a value is looked at for.
+/// The purpose for which a value is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Nothing: it is a number.
+    /// The value is a number, of which only the place counts.
     Number,
-    /// It is the number of a label.
+    /// The value is read as the number of a label.
     Label,
-    /// It is an element of an array: where it lies is all that counts, one behind the other.
+    /// The value is an element of an array: only places count, one behind the other.
     Element,
-    /// What it is, by magic; text has its ending if nothing else does.
+    /// The value's ending, by magic; text has the ending of text if no magic matches.
     Magic { is_text: bool },
-    /// The ending of the file that it names.
+    /// The ending of the file that the value names.
     Path,
 }
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cell {
     pub(super) state: State,
-    /// The code of its ending.
+    /// The code of the value's ending.
     pub(super) ending: u8,
     pub(super) length: u32,
-    /// A place in the file, or behind it in what is decoded; of what is damaged the number of the reason.
+    /// An offset in the file, or an address of decoded bytes behind it; of a damaged value the number of the reason.
     pub(super) address: u64,
-    /// As a label.
+    /// The value as the number of a label.
     pub(super) label: i64,
 }
 
@@ -39,33 +39,34 @@ pub(super) enum State {
     #[default]
     Null,
     There,
-    /// It cannot be read.
+    /// The value cannot be read.
     Damaged,
 }
 
-/// A value that cannot be read, for the reason of a number that [`super::budget::Budget::fault`] gave; 0: it is not known.
+/// The cell of a value that cannot be read, with the number of the reason that [`super::budget::Budget::fault`] gave; 0 if the
+/// reason is not known.
 pub(super) const fn damaged(reason: u32) -> Cell {
     Cell { state: State::Damaged, ending: 0, length: 1, address: reason as u64, label: -1 }
 }
 
-/// So many values of a page, or of a dictionary, are looked at one by one: a list of them is 100 MB.
+/// The most values of a page, or of a dictionary, that are listed one by one: a list of so many takes 100 MB.
 const MAX_CELLS: usize = 1 << 22;
 
-/// The values of a page that are there: nulls are not.
+/// The values of a page that are not null.
 #[derive(Debug)]
 pub(super) enum Cells {
     /// The page cannot be read: the number of the reason.
     Damaged(u32),
-    /// Each by itself.
+    /// A cell for each value.
     Listed(Vec<Cell>),
-    /// The numbers of a dictionary's values.
+    /// The number of each value in the dictionary.
     Numbers(Vec<u32>),
-    /// One behind the other from an address on, all of a length.
+    /// Values of one length, one behind the other from an address on.
     Rows { address: u64, width: u32 },
 }
 
 impl Cells {
-    /// Where a value is.
+    /// Returns the cell of a value.
     pub(super) fn get(&self, number: usize, dictionary: &Self) -> Cell {
         let found = match self {
             Self::Damaged(reason) => return damaged(*reason),
@@ -83,7 +84,7 @@ impl Cells {
         found.unwrap_or(damaged(0))
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the cells take.
     pub(super) fn held_bytes(&self) -> u64 {
         let bytes = match self {
             Self::Damaged(_) | Self::Rows { .. } => 0,
@@ -97,7 +98,7 @@ impl Cells {
 /// Refuses to list too many values.
 ///
 /// # Errors
-/// They would take too much memory: why.
+/// The values would take too much memory; the text says why.
 pub(super) fn room_for(count: usize) -> Result<(), String> {
     match count > MAX_CELLS {
         true => Err(format!("{} of its kind, more than {MAX_CELLS}", counted(count, "value"))),
@@ -106,7 +107,7 @@ pub(super) fn room_for(count: usize) -> Result<(), String> {
 }
 
 impl Look {
-    /// A value that is at an address.
+    /// Makes the cell of a value at an address.
     pub(super) fn cell(self, address: u64, value: &[u8]) -> Cell {
         let mut cell = Cell {
             state: State::There,
@@ -131,10 +132,10 @@ impl Look {
         cell
     }
 
-    /// Values that are decoded to an address.
+    /// Makes the cells of values that are decoded to an address.
     ///
     /// # Errors
-    /// There are too many: why.
+    /// There are too many values; the text says how many.
     pub(super) fn cells_of(self, values: &Values, address: u64) -> Result<Vec<Cell>, String> {
         room_for(values.len())?;
         let cell = |number| {

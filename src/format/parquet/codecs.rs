@@ -1,4 +1,4 @@
-//! The codecs of pages. Lengths were bounded before.
+//! The codecs of pages. Callers have bounded the lengths.
 //!
 //! Imports `codec` of this room.
 
@@ -11,15 +11,15 @@ pub(super) const UNCOMPRESSED: i32 = 0;
 const SNAPPY: i32 = 1;
 const GZIP: i32 = 2;
 const BROTLI: i32 = 4;
-/// In frames of Hadoop, or, as old releases of Arrow wrote it, one block.
+/// LZ4 in frames of Hadoop, or, as old releases of Arrow wrote it, in one block.
 const LZ4_HADOOP: i32 = 5;
 const ZSTD: i32 = 6;
 const LZ4: i32 = 7;
 const OTHER_LENGTHS: &str = "LZ4 of other lengths than its frame says";
-/// What the decoder of brotli takes at a time.
+/// Bytes that the decoder of brotli takes at a time.
 const BROTLI_BUFFER_BYTES: usize = 64 << 10;
 
-/// Why a codec is not read; `None`: it is.
+/// The name of a codec that cannot be decoded; `None` if it can.
 pub(super) fn missing(number: i32) -> Option<String> {
     match number {
         UNCOMPRESSED | SNAPPY | GZIP | BROTLI | LZ4_HADOOP | ZSTD | LZ4 => None,
@@ -46,8 +46,8 @@ pub(super) fn decode(number: i32, input: &[u8], out: &mut [u8]) -> Result<(), St
     }
 }
 
-/// `u32 decoded bytes | u32 stored bytes | block | …`, again and again; big-endian. What is longer than Hadoop's buffer has
-/// several blocks, each behind its stored bytes, until all that was said is decoded.
+/// Decodes frames `u32 decoded bytes | u32 stored bytes | block | …`, one behind the other; big-endian. A frame that is longer
+/// than Hadoop's buffer has several blocks, each behind its stored bytes, until the frame's decoded bytes are complete.
 fn hadoop(mut input: &[u8], mut out: &mut [u8]) -> Result<(), String> {
     while let Some(decoded) = next_u32(&mut input) {
         let targets = std::mem::take(&mut out).split_at_mut_checked(decoded as usize);

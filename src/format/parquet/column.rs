@@ -1,4 +1,4 @@
-//! The values of a chunk of a leaf, page by page: where each lies, without the value itself.
+//! The values of a chunk of a leaf, page by page: the place of each, without the value itself.
 //!
 //! Imports cells, the budget, pages, values, units and the schema; the windows of scans of this room.
 
@@ -18,10 +18,10 @@ use super::units::{self, Unit};
 use crate::format::scanned::keep_behind;
 use crate::format::{Fault, counted};
 
-/// Read first, to find where a header ends.
+/// Bytes that are read first, to find the end of a header.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// Where a chunk is, and what it is of.
+/// A chunk, with its leaf and its place in the file.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) reader: Reader<'a>,
@@ -29,29 +29,29 @@ pub(super) struct Place<'a> {
     pub(super) column: u32,
     pub(super) group: u32,
     pub(super) chunk: Chunk,
-    /// The address of what is decoded first.
+    /// The address of the first decoded byte.
     pub(super) slot: u64,
-    /// Read at once.
+    /// Bytes that are read at once.
     pub(super) window: u64,
 }
 
 /// The dictionary of a chunk.
 struct Dictionary<'a> {
-    /// Where each value is, and how many there are.
+    /// The places of the values, and their number.
     cells: Cells,
     count: usize,
     _held: Held<'a>,
-    /// Its page, for units that need it.
+    /// The stored page of the dictionary, for units that need it.
     page: Vec<u8>,
     kept: Option<u32>,
 }
 
 /// The values of a page.
 struct Loaded<'a> {
-    /// Nulls among them.
+    /// The number of values, nulls included.
     count: usize,
     cells: Cells,
-    /// The definition level of those that are there.
+    /// The definition level of values that are not null.
     most: u32,
     repetition: Vec<u8>,
     definition: Vec<u8>,
@@ -68,22 +68,22 @@ pub(super) struct Column<'a> {
     buffer: Vec<u8>,
     buffer_at: u64,
     dictionary: Option<Dictionary<'a>>,
-    /// Its pages, once they were asked for, and the number of their dictionary.
+    /// The pages of the page index, if it can be used, and the number of their dictionary.
     index: Option<(PageIndex, u32)>,
     is_begun: bool,
-    /// The address of what is decoded next.
+    /// The address of the next decoded byte.
     address: u64,
     page: Loaded<'a>,
-    /// The next value of the page, and how many before it are there.
+    /// The number of the next value of the page, and of the values before it that are not null.
     next: usize,
     passed: usize,
-    /// Where the page lies that was read last.
+    /// The offset of the page that was read last.
     page_at: u64,
-    /// Values of a broken page are missing behind the last one.
+    /// Whether values of a broken page are missing behind the last value.
     is_cut: bool,
-    /// The number of the reason why they are.
+    /// The number of the reason why these values are missing.
     reason: u32,
-    /// Why its dictionary cannot be read.
+    /// The fault of the dictionary, if it cannot be read.
     lost: Option<Fault>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The next value, which stays the next one. `None`: there is none.
+    /// Returns the next value without taking it; `None` at the end.
     ///
     /// # Errors
     /// The file cannot be read, or a page's header is wrong.
@@ -143,7 +143,7 @@ impl<'a> Column<'a> {
         Ok(Some(Entry { cell, repetition, definition }))
     }
 
-    /// The next value.
+    /// Takes the next value; `None` at the end.
     ///
     /// # Errors
     /// As [`Column::peek`].
@@ -159,7 +159,7 @@ impl<'a> Column<'a> {
     /// # Errors
     /// As [`Column::peek`].
     pub(super) fn has_more(&mut self) -> Result<bool> {
-        // Of a chunk without values nothing bounds the place.
+        // The place of a chunk without values is not checked.
         if self.is_cut || self.place.chunk.values == 0 {
             return Ok(false);
         }
@@ -171,7 +171,7 @@ impl<'a> Column<'a> {
         }
         let (mut at, end) = (self.at, self.end());
         for _ in 0..MAX_PAGES_BEHIND {
-            // What is no page is padding.
+            // Bytes that are not a page are padding.
             let Some((header, header_bytes)) = (at < end).then(|| self.header(at).ok()).flatten()
             else {
                 return Ok(false);
@@ -184,17 +184,17 @@ impl<'a> Column<'a> {
         Ok(true)
     }
 
-    /// Where the page of the last value lies.
+    /// The offset of the page of the last value.
     pub(super) fn page_at(&self) -> u64 {
         self.page_at
     }
 
-    /// What stands for a value that is missing at its end.
+    /// The cell in place of a value that is missing at the end of the column.
     pub(super) fn missing(&self) -> Cell {
         damaged(self.reason)
     }
 
-    /// Of a column at its end: whether values are missing there.
+    /// Whether values are missing at the end of the column, once it is reached.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut || self.values_left > 0
     }
@@ -203,7 +203,7 @@ impl<'a> Column<'a> {
         self.place.chunk.at.saturating_add(self.place.chunk.length)
     }
 
-    /// Brings bytes of the chunk into the buffer: as many as were asked for, or as there are.
+    /// Brings bytes of the chunk into the buffer: `length` or more, or all that follow `at` in the chunk.
     fn bring(&mut self, at: u64, length: u64) -> Result<()> {
         let left = self.end().saturating_sub(at);
         let behind = at.wrapping_sub(self.buffer_at);
@@ -213,7 +213,7 @@ impl<'a> Column<'a> {
         }
         let kept = keep_behind(&mut self.buffer, self.buffer_at, at);
         let length = length.max(self.place.window.saturating_add(kept as u64)).min(left);
-        // No more than the chunk has, which lies within the file.
+        // The length is at most that of the chunk, which lies within the file.
         self.buffer.resize(usize::try_from(length).unwrap_or(0), 0);
         self.buffer_at = at;
         let rest = self.buffer.get_mut(kept..).unwrap_or_default();
@@ -224,7 +224,7 @@ impl<'a> Column<'a> {
         read
     }
 
-    /// Where the bytes from `at` on are in the buffer; fewer, if there are no more.
+    /// The range of the `length` bytes from `at` on in the buffer; a shorter range if it has fewer bytes.
     fn brought(&self, at: u64, length: u64) -> std::ops::Range<usize> {
         let all = self.buffer.len();
         let start = usize::try_from(at.wrapping_sub(self.buffer_at)).unwrap_or(all).min(all);
@@ -232,7 +232,7 @@ impl<'a> Column<'a> {
         start..start.saturating_add(length).min(all)
     }
 
-    /// Reads the next page of values. False: there is none.
+    /// Reads the next page; false if no page follows.
     fn fill(&mut self) -> Result<bool> {
         (self.next, self.passed) = (0, 0);
         self.page = Loaded::damaged(0, 0);
@@ -259,7 +259,7 @@ impl<'a> Column<'a> {
             return Err(self.place.reader.malformed(at, "a page within its chunk", found, ""));
         }
         let too_long = header.too_long();
-        // What is not decoded is passed over.
+        // A page that is too long to be decoded is passed over.
         if too_long.is_none() {
             self.bring(at, all)?;
         }
@@ -291,7 +291,7 @@ impl<'a> Column<'a> {
                 self.lost = Some(fault.clone().within(&format!("its dictionary at byte {at}")));
             }
             let reason = self.budget.fault(at, fault.within(&format!("the page at byte {at}")));
-            // How many rows a page has is known if each value is one.
+            // The number of rows of a page is known if each value is a row.
             let most = self.budget.values.get().max(1 << 16);
             if is_data && self.place.leaf.repetition == 0 && u64::from(header.values) <= most {
                 self.page = Loaded::damaged(header.values as usize, reason);
@@ -302,7 +302,8 @@ impl<'a> Column<'a> {
         Ok(true)
     }
 
-    /// Looks for an index of pages that need not be looked at: numbers without nulls, which are decompressed to be shown.
+    /// Looks for a page index, with which pages of numbers without nulls need not be read. Only compressed numbers have a use
+    /// for it: others are served in place.
     fn find_index(&mut self) -> Result<()> {
         let Place { reader, leaf, chunk, .. } = self.place;
         let is_number = self.look == Look::Number && leaf.repetition == 0;
@@ -318,12 +319,12 @@ impl<'a> Column<'a> {
             None => Some(NO_DICTIONARY),
             Some(page) => self.budget.keep_for_good(page),
         };
-        // Without its dictionary the pages are looked at.
+        // If the dictionary is not kept, the pages are read.
         self.index = number.map(|number| (index, number));
         Ok(())
     }
 
-    /// Passes to the next page of the index. False: there is none.
+    /// Passes to the next page of the index; false if it has no further page.
     fn pass_indexed(&mut self) -> bool {
         let Some((index, dictionary)) = &mut self.index else { return false };
         let Some(page) = index.pages.next() else { return false };
@@ -364,13 +365,13 @@ impl<'a> Column<'a> {
 }
 
 impl Loaded<'_> {
-    /// A page of so many values, none of which can be read, for a reason of this number.
+    /// Makes a page of `count` values that cannot be read, with the number of the reason.
     fn damaged(count: usize, reason: u32) -> Self {
         let (repetition, definition) = (Vec::new(), Vec::new());
         Self { count, cells: Cells::Damaged(reason), most: 0, repetition, definition, _held: None }
     }
 
-    /// Whether a value is no null.
+    /// Whether a value is not null.
     fn is_there(&self, number: usize) -> bool {
         let level = self.definition.get(number).copied().unwrap_or(0);
         u32::from(level) == self.most

@@ -1,4 +1,4 @@
-//! The values of all leaves of a column, page by page, from any row on: what JSON is made of.
+//! The values of all leaves of a column, page by page, from any row on: JSON is made from them.
 //!
 //! Imports pages, values, the footer and the schema.
 
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 const TOO_MUCH: &str = "the pages that a row is made from have over 256 MiB once they are decoded";
 
-/// Why no more can be read.
+/// The reason why no more values can be read.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The file cannot be read.
     Failed(Error),
-    /// It is no such column, or fails a checksum.
+    /// The pages are not those of such a column, or fail a checksum.
     Wrong(Fault),
 }
 
@@ -42,24 +42,24 @@ impl From<&str> for Stop {
 
 pub(super) type Read<T> = Result<T, Stop>;
 
-/// A page with its header, whose length is also given.
+/// The header of a page, the header's length, and the page with its header.
 pub(super) type StoredPage<'a> = (Header, usize, Cow<'a, [u8]>);
 
-/// Where pages are taken from.
+/// A source of stored pages.
 pub(super) trait Stored {
-    /// The page at a byte of the file, before byte `end`.
+    /// Reads the page at offset `at` of the file, which ends at or before offset `end`.
     fn page(&self, at: u64, end: u64) -> Read<StoredPage<'_>>;
 }
 
-/// Where the values of a leaf go on.
+/// The place where the values of a leaf go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
-    /// The byte of a page, and how many values of the chunk follow from there on.
+    /// The offset of a page, and the number of the chunk's values from there on.
     pub(super) page: u64,
     pub(super) left: u64,
-    /// So many values of the page were passed.
+    /// The number of the page's values before the place.
     pub(super) passed: u32,
-    /// The number of the dictionary that was kept.
+    /// The number of the kept dictionary.
     pub(super) dictionary: u32,
 }
 
@@ -67,14 +67,15 @@ pub(super) struct Start {
 struct Cursor {
     leaf: Leaf,
     chunk: Chunk,
-    /// The page that was read last, the one behind it, and how many values follow there.
+    /// The offsets of the page that was read last and of the page behind it, and the number of values from there on.
     page_at: u64,
     at: u64,
     left: u64,
     repetition: Vec<u8>,
     definition: Vec<u8>,
     values: Values,
-    /// Values of the page, nulls among them; the next one, and how many before it are there.
+    /// The number of values of the page, nulls included; the number of the next value, and of the values before it that are not
+    /// null.
     count: usize,
     next: usize,
     passed: usize,
@@ -84,7 +85,7 @@ struct Cursor {
 
 struct Dictionary {
     values: Arc<Values>,
-    /// As it is stored, until it is kept; then its number.
+    /// The stored page, until it is kept; then the number of the kept dictionary.
     page: Vec<u8>,
     number: u32,
 }
@@ -93,7 +94,7 @@ struct Dictionary {
 pub(super) struct Cursors<'a> {
     stored: &'a dyn Stored,
     cursors: Vec<Cursor>,
-    /// The leaf that the first cursor is of.
+    /// The number of the first cursor's leaf.
     first: usize,
     /// Bytes that the values of all pages take.
     held: u64,
@@ -107,7 +108,7 @@ pub(super) const ENDS_EARLY: &str = "a column with fewer values than its row gro
 pub(super) type Kept<'a> = dyn Fn(u32, &Leaf, i32) -> Result<Arc<Values>, Fault> + 'a;
 
 impl<'a> Cursors<'a> {
-    /// From the first row of a row group on.
+    /// Makes cursors at the first row of a row group.
     ///
     /// # Errors
     /// The column is not in the footer.
@@ -139,10 +140,10 @@ impl<'a> Cursors<'a> {
         Ok(Self { stored, cursors: cursors.collect(), first, held: 0, end: 0 })
     }
 
-    /// Goes to where the values go on.
+    /// Goes to the places where the values go on.
     ///
     /// # Errors
-    /// They are no places of this column, or their pages cannot be read.
+    /// The places are not of this column, or their pages cannot be read.
     pub(super) fn go_to(&mut self, starts: &[Start], kept: &Kept) -> Read<()> {
         if starts.len() != self.cursors.len() {
             return Err("places of another column".into());
@@ -170,7 +171,7 @@ impl<'a> Cursors<'a> {
         Ok(())
     }
 
-    /// Where the values go on now. `keep` keeps the stored page of a dictionary, and gives its number.
+    /// Returns the places where the values go on. `keep` keeps the stored page of a dictionary, and returns its number.
     pub(super) fn starts(&mut self, keep: &dyn Fn(Vec<u8>) -> u32) -> Vec<Start> {
         let start = |cursor: &mut Cursor| {
             let dictionary = cursor.dictionary.as_mut().map_or(NO_DICTIONARY, |dictionary| {
@@ -194,10 +195,10 @@ impl<'a> Cursors<'a> {
         self.end
     }
 
-    /// Behind the last row: where values of a column are that no row has, if there are some.
+    /// The offset of values behind the last row, which belong to no row, if there are some.
     pub(super) fn left_over(&mut self, node: &Node) -> Read<Option<u64>> {
         for leaf in node.leaves() {
-            // Of a chunk without values nothing bounds the place.
+            // The place of a chunk without values is not checked.
             if self.cursor(leaf)?.chunk.values == 0 {
                 continue;
             }
@@ -216,7 +217,7 @@ impl<'a> Cursors<'a> {
     /// Whether pages from `at` on, which the footer does not count, have values.
     fn has_values_behind(&self, mut at: u64, end: u64) -> bool {
         for _ in 0..MAX_PAGES_BEHIND {
-            // What is no page is padding.
+            // Bytes that are not a page are padding.
             let page = (at < end).then(|| self.stored.page(at, end).ok()).flatten();
             let Some((header, _, stored)) = page else { return false };
             if header.is_data() && header.values > 0 {
@@ -236,7 +237,7 @@ impl<'a> Cursors<'a> {
         self.cursors.get(leaf.saturating_sub(self.first)).map(|cursor| cursor.leaf)
     }
 
-    /// Levels of the next value of a leaf, of its repetition and its definition. `None`: there is none.
+    /// The repetition and the definition level of the next value of a leaf; `None` at the end.
     pub(super) fn peek(&mut self, leaf: usize) -> Read<Option<(u32, u32)>> {
         loop {
             let cursor = self.cursor(leaf)?;
@@ -249,12 +250,12 @@ impl<'a> Cursors<'a> {
         }
     }
 
-    /// Levels of the next value of a leaf.
+    /// The repetition and the definition level of the next value of a leaf.
     pub(super) fn levels(&mut self, leaf: usize) -> Read<(u32, u32)> {
         self.peek(leaf)?.ok_or_else(|| ENDS_EARLY.into())
     }
 
-    /// The next value of a leaf; `None`: it is null.
+    /// Takes the next value of a leaf; `None` if it is null.
     pub(super) fn take(&mut self, leaf: usize) -> Read<Option<&[u8]>> {
         let (_, definition) = self.levels(leaf)?;
         let cursor = self.cursor(leaf)?;
@@ -267,7 +268,7 @@ impl<'a> Cursors<'a> {
         cursor.values.get(value).map(Some).ok_or_else(|| ENDS_EARLY.into())
     }
 
-    /// Reads the next page of values. False: there is none.
+    /// Reads the next page with values; false if no page follows.
     fn load(&mut self, place: usize) -> Read<bool> {
         let cursor = self.cursors.get_mut(place).ok_or(ENDS_EARLY)?;
         let before = cursor.held;

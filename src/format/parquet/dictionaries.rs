@@ -8,17 +8,17 @@ use super::values::{self, Values};
 use crate::format::Fault;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Instead of the number of a dictionary.
+/// In place of the number of a dictionary, if there is no dictionary.
 pub(super) const NO_DICTIONARY: u32 = u32::MAX;
-/// Decoded dictionaries take so much memory in all.
+/// The most bytes of memory that all decoded dictionaries take.
 const MAX_DECODED_BYTES: u64 = 64 << 20;
 
 /// Dictionaries by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries {
-    /// Their pages, with the headers.
+    /// The stored pages, with their headers.
     pub(super) pages: Vec<Vec<u8>>,
-    /// Those that were used last, the latest behind.
+    /// The decoded dictionaries that were used last, the latest one last.
     decoded: Mutex<Vec<(u32, Arc<Values>)>>,
 }
 
@@ -27,10 +27,10 @@ impl Dictionaries {
         Self { pages, decoded: Mutex::default() }
     }
 
-    /// The values of a dictionary of a leaf whose chunk has a codec.
+    /// Returns the values of a dictionary of a leaf whose chunk has the codec `codec`.
     ///
     /// # Errors
-    /// Its page is no dictionary: why.
+    /// Its page is not a dictionary; the fault says why.
     pub(super) fn get(&self, number: u32, leaf: &Leaf, codec: i32) -> Result<Arc<Values>, Fault> {
         let lock = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         let found = {
@@ -66,16 +66,16 @@ impl Dictionaries {
     }
 }
 
-/// The values of a dictionary, from its page.
+/// Decodes the values of a dictionary from its page.
 ///
 /// # Errors
-/// It is no dictionary: why.
+/// The page is not a dictionary; the fault says why.
 pub(super) fn decode(stored: &[u8], leaf: &Leaf, codec: i32) -> Result<Values, Fault> {
     let (header, body) = Header::split(stored)?;
     let page = Page::open(header, body, leaf, codec)?;
     if page.header.kind != PageKind::Dictionary {
         return Err("another page than a dictionary".into());
     }
-    // PLAIN, whichever way it is called.
+    // A dictionary is PLAIN, whichever encoding its header names.
     Ok(values::decode(leaf, 0, &page.bytes, header.values as usize, None)?)
 }

@@ -4,16 +4,16 @@
 //! runs                  (varint count << 1 | value) or (varint groups << 1 | 1 | groups × 8 packed values)
 //! DELTA_BINARY_PACKED   block size | miniblocks | count | first | blocks: smallest | widths | packed differences
 //! ```
-//! No memory is taken for more values than the caller expects. Imports how counts are said.
+//! No memory is taken for more values than the caller expects. Imports the texts of counts.
 
 use crate::format::counted;
 
-/// Of differences; writers use 128 and 256.
+/// The most differences of a block; writers use 128 and 256.
 const MAX_BLOCK_VALUES: u64 = 1 << 16;
 
 const ENDS_EARLY: &str = "its values end early";
 
-/// What a u32 length stands before, and all that was taken.
+/// Returns the bytes behind their u32 length, and the number of bytes of both.
 pub(super) fn prefixed(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     let (length, rest) = bytes.split_first_chunk().ok_or("levels without their length")?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -21,10 +21,10 @@ pub(super) fn prefixed(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     Ok((found, length.saturating_add(4)))
 }
 
-/// Levels from 0 to `most`.
+/// Decodes levels from 0 to `most`.
 pub(super) fn levels(bytes: &[u8], most: u32, count: usize) -> Result<Vec<u8>, String> {
     let width = u32::BITS.saturating_sub(most.leading_zeros());
-    // Groups in each other are fewer than 128.
+    // Fewer than 128 groups lie in each other: a level has 8 bits at most.
     let levels = runs_of(bytes, width.min(8), count, |level| level as u8)?;
     match levels.iter().all(|level| u32::from(*level) <= most) {
         true => Ok(levels),
@@ -32,7 +32,7 @@ pub(super) fn levels(bytes: &[u8], most: u32, count: usize) -> Result<Vec<u8>, S
     }
 }
 
-/// `count` values of `width` bits, in runs.
+/// Decodes `count` values of `width` bits, in runs.
 pub(super) fn runs(bytes: &[u8], width: u32, count: usize) -> Result<Vec<u32>, String> {
     runs_of(bytes, width, count, |value| value)
 }
@@ -75,7 +75,7 @@ fn runs_of<T: Copy>(
     Ok(out)
 }
 
-/// `count` values of `width` bits, the lowest bits first.
+/// Unpacks `count` values of `width` bits, the lowest bits first.
 fn unpack(bytes: &[u8], width: u32, count: usize, each: &mut dyn FnMut(u64)) -> Result<(), String> {
     let needed = (count as u64).saturating_mul(width.into()).div_ceil(8);
     if (bytes.len() as u64) < needed {
@@ -99,7 +99,7 @@ fn unpack(bytes: &[u8], width: u32, count: usize, each: &mut dyn FnMut(u64)) -> 
     Ok(())
 }
 
-/// Packed booleans, one byte each.
+/// Unpacks booleans to a byte each.
 pub(super) fn booleans(bytes: &[u8], count: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
     unpack(bytes, 1, count, &mut |value| out.push(value as u8))?;
@@ -124,7 +124,7 @@ fn zigzag(bytes: &mut &[u8]) -> Result<i64, String> {
     Ok((value >> 1).cast_signed() ^ (value & 1).cast_signed().wrapping_neg())
 }
 
-/// DELTA_BINARY_PACKED: `count` numbers; what follows them stays in `bytes`.
+/// Decodes `count` numbers of DELTA_BINARY_PACKED; the bytes behind them stay in `bytes`.
 pub(super) fn differences(bytes: &mut &[u8], count: usize) -> Result<Vec<i64>, String> {
     let (block, miniblocks) = (varint(bytes)?, varint(bytes)?);
     let total = varint(bytes)?;
@@ -168,14 +168,14 @@ pub(super) fn differences(bytes: &mut &[u8], count: usize) -> Result<Vec<i64>, S
     Ok(out)
 }
 
-/// Lengths as DELTA_BINARY_PACKED has them.
+/// Decodes lengths that are stored as DELTA_BINARY_PACKED.
 pub(super) fn lengths(bytes: &mut &[u8], count: usize) -> Result<Vec<u32>, String> {
     let found = differences(bytes, count)?;
     let lengths = found.into_iter().map(|length| u32::try_from(length).ok());
     lengths.collect::<Option<_>>().ok_or_else(|| "a length that is negative".to_owned())
 }
 
-/// BYTE_STREAM_SPLIT: first bytes of all values, then second ones, and so on.
+/// Decodes BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes, and so on.
 pub(super) fn joined(bytes: &[u8], width: usize, count: usize) -> Result<Vec<u8>, String> {
     let all = width.saturating_mul(count);
     let bytes = bytes.get(..all).ok_or(ENDS_EARLY)?;

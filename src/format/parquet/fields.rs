@@ -1,39 +1,39 @@
-//! What of a schema is shown as files: which columns, and how.
+//! The columns of a schema that are shown as files, and how they are shown.
 //!
 //! Imports the schema.
 
 use super::schema::{Kind, Meaning, Node, Physical, Schema};
 use crate::format::counted;
 
-/// No program opens a longer path. Each row passes the paths of its columns.
+/// The longest path of a column: no program opens a longer one, and each row passes the paths of its columns.
 const MAX_PATH_BYTES: usize = 4000;
-/// Of all columns: those of one structure have its name each.
+/// The most bytes of the paths of all columns: each column of a structure has the structure's name.
 const MAX_PATHS_BYTES: usize = 64 << 20;
 
 /// A column that is shown: a file a row, or several.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Its path without an ending.
+    /// The path of its files, without an ending.
     pub(super) path: Vec<Vec<u8>>,
     pub(super) kind: FieldKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldKind {
-    /// One value: this leaf's. The leaf of a file's name tells the ending.
+    /// One value, of the leaf `leaf`. The leaf `name` has the file's name, which tells the ending.
     Value { leaf: usize, name: Option<usize> },
     /// A list of numbers.
     Numbers { leaf: usize, there: u32 },
     /// A list of values that are files: a directory.
     Files { leaf: usize, name: Option<usize>, there: u32 },
-    /// Anything else: the first leaf.
+    /// Any other column, with its first leaf.
     Json { leaf: usize },
 }
 
 /// The columns of a schema that are shown.
 ///
 /// # Errors
-/// Their paths are too long: why.
+/// The paths are too long; the text says how long.
 pub(super) fn of(schema: &Schema) -> Result<Vec<Field>, String> {
     let mut add = Add { schema, fields: Vec::new(), path: Vec::new(), left: MAX_PATHS_BYTES };
     schema.columns.iter().try_for_each(|node| add.node(node))?;
@@ -72,7 +72,7 @@ impl Add<'_> {
         Ok(())
     }
 
-    /// Takes a path from what all may have: its bytes, and what each part takes besides.
+    /// Takes the path from the bytes that paths may still have: its length, and the memory of each component.
     fn take(&mut self) -> Result<(), String> {
         let bytes: usize = self.path.iter().map(|part| part.len().saturating_add(1)).sum();
         if bytes > MAX_PATH_BYTES {
@@ -102,7 +102,7 @@ fn list(schema: &Schema, there: u32, item: &Node) -> FieldKind {
     }
 }
 
-/// What `datasets` makes of images and audio: `bytes` and `path`.
+/// Finds the leaves `bytes` and `path`, as which `datasets` stores images and audio.
 fn file_in(schema: &Schema, fields: &[Node]) -> Option<(usize, usize)> {
     let leaf = |name: &[u8]| {
         let node = fields.iter().find(|field| field.name == name)?;

@@ -38,7 +38,7 @@ pub(super) struct ParquetFile {
     records: RecordFile<Parquet>,
 }
 
-/// A file and all that is decoded of it, in one space of addresses.
+/// A file and the bytes that are decoded from it, in one space of addresses.
 struct Addresses(Arc<dyn Source>);
 
 impl Source for Addresses {
@@ -74,7 +74,7 @@ impl ParquetFile {
         Ok(Self { source, units, records })
     }
 
-    /// Opens a file by its kept index. `None`: it was kept by another version.
+    /// Opens a file by its kept index. `None` if another version kept the index, or the footer has moved since.
     pub(super) fn open_kept(
         source: Arc<dyn Source>,
         kept: Arc<dyn Source>,
@@ -125,13 +125,13 @@ impl ParquetFile {
         !inner.damaged && inner.length_bytes > 0 && inner.offset_bytes >= self.source.len()
     }
 
-    /// The intervals that a sample's bytes lie in: the first and the last.
+    /// The first and the last interval of a sample's bytes.
     fn ends(&self, inner: &Sample) -> Option<(Interval, Interval)> {
         let last = inner.end_bytes().checked_sub(1)?;
         Some((self.units.interval(inner.offset_bytes)?, self.units.interval(last)?))
     }
 
-    /// Decodes the bytes of a sample from those of its intervals.
+    /// Decodes the bytes of a sample from the stored bytes of its intervals.
     fn fill(&self, inner: &Sample, stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         let gone = || "it is not where it was".to_owned();
         let (first, last) = self.ends(inner).ok_or_else(gone)?;
@@ -155,7 +155,7 @@ impl ParquetFile {
     }
 }
 
-/// A range as one of a buffer that begins at `start`.
+/// Converts a range of addresses to a range of a buffer that begins at `start`.
 fn within(range: &Range<u64>, start: u64) -> Range<usize> {
     let place = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
     place(range.start)..place(range.end)
@@ -169,7 +169,7 @@ struct Tables {
     parts: Vec<JsonPart>,
 }
 
-/// Where the footer begins, and the tables of a kept index.
+/// Unpacks the offset of the footer and the tables of a kept index.
 fn unpack(bytes: &[u8]) -> Option<(u64, Tables)> {
     let [units, dictionaries, parts] = [u32_at(bytes, 8)?, u32_at(bytes, 12)?, u32_at(bytes, 16)?];
     let (mut rest, mut tables) = (bytes.get(20..)?, Tables::default());

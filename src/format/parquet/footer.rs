@@ -1,4 +1,4 @@
-//! The footer: the schema as it is written, row groups, and where the chunks of their columns lie.
+//! The footer: the schema as it is written, row groups, and the places of the chunks of their columns.
 //!
 //! ```text
 //! "PAR1" | pages | indexes | FileMetaData | u32 its length | "PAR1"
@@ -13,43 +13,44 @@ use crate::format::counted;
 pub(super) const MARK: &[u8; 4] = b"PAR1";
 /// The mark of a file whose footer is encrypted.
 pub(super) const ENCRYPTED: &[u8; 4] = b"PARE";
-/// The length and the mark.
+/// Bytes of the footer's length and of the mark behind it.
 const TAIL_BYTES: u64 = 8;
-/// Read at once from the end: mostly the footer is in it.
+/// Bytes that are read at once from the end: mostly they include the footer.
 const FIRST_READ_BYTES: u64 = 64 << 10;
-/// No footer is longer: it is read into memory as a whole.
+/// The longest footer that is read: it is read into memory as a whole.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
-/// The key of what Hugging Face's `datasets` says of the columns.
+/// The key of the metadata of Hugging Face's `datasets` about the columns.
 const HUGGING_FACE: &[u8] = b"huggingface";
-/// Elements of a schema, row groups, and chunks of all row groups: far more than any writer makes.
+/// The most elements of a schema, row groups, and chunks of all row groups: far more than any writer makes.
 const MAX_ELEMENTS: usize = 1 << 18;
 const MAX_GROUPS: usize = 1 << 21;
 const MAX_CHUNKS: u64 = 1 << 21;
-/// What row groups and chunks must have takes more: shorter ones would take many times their length in memory.
+/// The fewest bytes of a row group and of a chunk, whose required fields take no less: shorter ones would take many times their
+/// length in memory.
 const MIN_GROUP_BYTES: usize = 7;
 const MIN_CHUNK_BYTES: usize = 12;
 const TRUNCATED: &str = ": the file is truncated, or was not finished";
 
-/// What the footer says.
+/// The content of the footer.
 #[derive(Debug, Default)]
 pub(super) struct Footer {
     pub(super) schema: Vec<Element>,
     pub(super) rows: u64,
     pub(super) groups: Vec<Group>,
-    /// JSON of Hugging Face's `datasets`.
+    /// The JSON of Hugging Face's `datasets`.
     pub(super) hugging_face: Option<Vec<u8>>,
-    /// Where it begins: pages lie before it.
+    /// The offset of the footer: pages lie before it.
     pub(super) at: u64,
     is_encrypted: bool,
 }
 
-/// An element of the schema, which is a tree: each stands before its children.
+/// An element of the schema, which is a tree: each element stands before its children.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Element {
     pub(super) name: Vec<u8>,
-    /// Of a leaf: its physical type.
+    /// The physical type of a leaf; `None` for a group.
     pub(super) physical: Option<i32>,
-    /// Of values of fixed length.
+    /// Bytes of a value of fixed length.
     pub(super) length: u32,
     /// 0: required, 1: optional, 2: repeated.
     pub(super) repetition: i32,
@@ -59,7 +60,7 @@ pub(super) struct Element {
     pub(super) logical: Logical,
 }
 
-/// The logical types that `converted` does not tell as well.
+/// The logical types that decide how values are shown; old writers give `converted` instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Logical {
     #[default]
@@ -71,9 +72,9 @@ pub(super) enum Logical {
     Date,
     /// A unit: 1 milliseconds, 2 microseconds, 3 nanoseconds.
     Time(i16),
-    /// A unit, and whether it is UTC.
+    /// A unit, and whether the time is in UTC.
     Timestamp(i16, bool),
-    /// Bits, and whether it has a sign.
+    /// A number of bits, and whether the integer has a sign.
     Integer(u8, bool),
     Float16,
 }
@@ -82,20 +83,20 @@ pub(super) enum Logical {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) rows: u64,
-    /// One of each leaf.
+    /// One chunk for each leaf.
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// Where the values of a leaf of a row group lie.
+/// The place of the values of a leaf in a row group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chunk {
     pub(super) at: u64,
     pub(super) length: u64,
-    /// Nulls, and places of empty lists, among them.
+    /// The number of values, nulls and places of empty lists included.
     pub(super) values: u64,
     pub(super) codec: i32,
     pub(super) physical: i32,
-    /// Where its page index lies, and how long that is; 0: it has none.
+    /// The offset and the length of its page index; the length is 0 if it has none.
     pub(super) offset_index: (u64, u32),
     pub(super) column_index: (u64, u32),
     has_metadata: bool,
@@ -184,7 +185,7 @@ fn checked(footer: Footer, reader: Reader<'_>) -> Result<Footer> {
             }
         }
     }
-    // The memory that each chunk may take is so bounded by the length of the file.
+    // So the length of the file bounds the memory that all chunks may take.
     let room = at.saturating_sub(MARK.len() as u64);
     if bytes > room {
         let found = format!("{} of chunks in {room}", counted(bytes, "byte"));
@@ -269,7 +270,7 @@ fn element(kind: u8, thrift: &mut Thrift) -> Read<Element> {
     Ok(element)
 }
 
-/// A logical type, and the scale of a decimal.
+/// Reads a logical type, and the scale of a decimal.
 fn logical(thrift: &mut Thrift, mut scale: i32) -> Read<(Logical, i32)> {
     let mut found = Logical::None;
     thrift.structure(&mut |id, kind, thrift| {
@@ -311,7 +312,7 @@ fn logical(thrift: &mut Thrift, mut scale: i32) -> Read<(Logical, i32)> {
     Ok((found, scale))
 }
 
-/// A row group; `left` more chunks may follow in all.
+/// Reads a row group; `left` is the number of chunks that may still follow in the file.
 fn group(kind: u8, thrift: &mut Thrift, left: &mut u64) -> Read<Group> {
     let mut group = Group::default();
     structure(kind, thrift, &mut |id, kind, thrift| match (id, kind) {
@@ -326,12 +327,12 @@ fn group(kind: u8, thrift: &mut Thrift, left: &mut u64) -> Read<Group> {
         (3, I64) => thrift.size().map(|rows| group.rows = rows),
         (_, kind) => thrift.skip(kind),
     })?;
-    // A list grows to four elements at first: of many groups of one chunk that is most of their memory.
+    // A `Vec` has room for four elements at first: with many groups of one chunk, that is most of their memory.
     group.chunks.shrink_to_fit();
     Ok(group)
 }
 
-/// Refuses a structure, from `before` to `behind`, that is too short for all that it must have.
+/// Refuses a structure, from `before` to `behind`, that is too short for its required fields.
 fn long_enough(before: &Thrift, behind: &Thrift, least: usize, expected: &'static str) -> Read<()> {
     match behind.taken().saturating_sub(before.taken()) {
         length if length < least => Err(before.wrong(expected)),
@@ -371,14 +372,14 @@ fn place(thrift: &mut Thrift, chunk: &mut Chunk) -> Read<()> {
         }
         Ok(())
     })?;
-    // Old writers set 0 where there is no dictionary.
+    // Old writers set 0 if the chunk has no dictionary.
     let dictionary = dictionary.filter(|at| *at > 0);
     chunk.at = dictionary.map_or(data, |at| at.min(data));
     chunk.has_metadata = true;
     Ok(())
 }
 
-/// The value of the pair whose key is [`HUGGING_FACE`].
+/// Returns the value of a pair if its key is [`HUGGING_FACE`].
 fn hugging_face(kind: u8, thrift: &mut Thrift) -> Read<Option<Vec<u8>>> {
     let (mut key, mut value) = (&[][..], None);
     structure(kind, thrift, &mut |id, kind, thrift| {

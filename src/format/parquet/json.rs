@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// Bytes of a place in a kept index.
 const START_BYTES: usize = 24;
 
-/// Some rows of a column: how many, and where the values of each leaf begin.
+/// Some rows of a column: their number, and the place where the values of each leaf begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JsonPart {
     pub(super) rows: u32,
@@ -33,7 +33,7 @@ impl JsonPart {
         }
     }
 
-    /// Reads what [`JsonPart::pack`] wrote; `rest` goes on behind it.
+    /// Reads a part that [`JsonPart::pack`] wrote, and takes it from `rest`.
     pub(super) fn unpack(rest: &mut &[u8]) -> Option<Self> {
         let (rows, leaves) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
         let length = (leaves as usize).checked_mul(START_BYTES)?;
@@ -54,7 +54,7 @@ impl JsonPart {
 
 /// Bytes of a file.
 struct Slice<'a> {
-    /// Where they begin.
+    /// The offset of the first byte.
     at: u64,
     bytes: &'a [u8],
 }
@@ -78,17 +78,17 @@ impl Stored for Slice<'_> {
 pub(super) struct Source<'a> {
     pub(super) schema: &'a Schema,
     pub(super) group: &'a Group,
-    /// The first leaf.
+    /// The number of the column's first leaf.
     pub(super) column: usize,
     /// Finds a kept dictionary.
     pub(super) kept: &'a Kept<'a>,
 }
 
 impl Source<'_> {
-    /// The texts of some rows, one behind the other, from the stored bytes at a byte of the file.
+    /// Makes the texts of some rows, one behind the other, from the stored bytes at an offset of the file.
     ///
     /// # Errors
-    /// They are no such rows: why.
+    /// The bytes are not such rows; the fault says why.
     pub(super) fn text(
         &self,
         part: &JsonPart,
@@ -117,7 +117,7 @@ impl Source<'_> {
     }
 }
 
-/// The tree that begins with a leaf, and is shown as JSON: below structures that are directories.
+/// Finds the tree of a leaf that is shown as JSON: below structures that are directories.
 pub(super) fn find(nodes: &[Node], leaf: usize) -> Option<&Node> {
     let node = nodes.iter().find(|node| node.leaves().contains(&leaf))?;
     match &node.kind {
@@ -130,14 +130,14 @@ pub(super) fn find(nodes: &[Node], leaf: usize) -> Option<&Node> {
 struct Writer<'a, 'b> {
     cursors: &'a mut Cursors<'b>,
     out: &'a mut Vec<u8>,
-    /// The level of the list whose item is written; 0: a row.
+    /// The repetition level of the list whose item is written; 0 outside of lists.
     level: u32,
 }
 
 /// Writes the next row of a column.
 ///
 /// # Errors
-/// Its pages cannot be read, or are none of this column.
+/// Its pages cannot be read, or are not of this column.
 pub(super) fn write_row(cursors: &mut Cursors, node: &Node, out: &mut Vec<u8>) -> Read<()> {
     Writer { cursors, out, level: 0 }.node(node)
 }
@@ -147,7 +147,7 @@ impl Writer<'_, '_> {
         self.cursors.levels(node.leaves().start)
     }
 
-    /// Writes a tree, unless it is not there.
+    /// Writes a tree, or `null` if it is absent.
     fn node(&mut self, node: &Node) -> Read<()> {
         if self.out.len() > MAX_PAGE_BYTES as usize {
             return Err("more than 256 MiB of JSON in a row".into());
@@ -176,7 +176,7 @@ impl Writer<'_, '_> {
                 self.items(node, (*there, *level), b"[]", &mut |writer| writer.node(item))
             }
             Kind::Map { there, level, key, value } => {
-                // A name is text; other keys are pairs of a list.
+                // A name in JSON is text: a map with other keys is a list of pairs.
                 let is_text = self.is_text(key);
                 let around: &[u8; 2] = if is_text { b"{}" } else { b"[]" };
                 self.items(node, (*there, *level), around, &mut |writer| {
@@ -185,7 +185,7 @@ impl Writer<'_, '_> {
                     }
                     let start = writer.out.len();
                     writer.node(key)?;
-                    // As Python's `json` has it: a name must be text.
+                    // As Python's `json` writes it: a name must be text.
                     if is_text && writer.out.get(start..) == Some(b"null") {
                         writer.out.truncate(start);
                         writer.out.extend_from_slice(b"\"null\"");
@@ -241,8 +241,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Passes over all leaves of a tree that is not there: it would have entries from the definition `there` on. DuckDB writes
-    /// a null array with an entry for each element.
+    /// Passes over all leaves of an absent tree, whose entries must have a definition level below `there`. DuckDB writes a null
+    /// array with an entry for each element.
     fn pass(&mut self, node: &Node, there: u32) -> Read<()> {
         for leaf in node.leaves() {
             self.cursors.take(leaf)?;

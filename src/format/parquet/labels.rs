@@ -1,7 +1,7 @@
 //! The names of labels, as `datasets` writes them to the footer: of a column `a` of numbers
 //! `{"info": {"features": {"a": {"_type": "ClassLabel", "names": […]}}}}`.
 //!
-//! They are taken from the JSON as it is read, without a tree of all that it holds, which could take many times its
+//! They are taken from the JSON as it is read, without a tree of the whole JSON, which could take many times its
 //! length. Imports fields and the schema.
 
 use super::fields::{Field, FieldKind};
@@ -10,17 +10,17 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use std::collections::HashMap;
 use std::fmt;
 
-/// Names of labels have so many bytes in all.
+/// The most bytes of all names of labels.
 const MAX_LABEL_BYTES: usize = 16 << 20;
-/// What a name takes besides its bytes.
+/// Bytes of memory that a name takes besides its text.
 const LABEL_BYTES: usize = 32;
-/// No longer metadata of `datasets` are looked at.
+/// The longest metadata of `datasets` that are read.
 const MAX_METADATA_BYTES: usize = 16 << 20;
 
 /// Names of the labels of a field.
 type Labels = Vec<Vec<u8>>;
 
-/// The names of each field's labels; none where it has none.
+/// The names of each field's labels; an empty list for a field without labels.
 pub(super) fn labels(schema: &Schema, fields: &[Field], json: Option<&[u8]>) -> Vec<Labels> {
     let nothing = || vec![Labels::new(); fields.len()];
     let Some(json) = json.filter(|json| json.len() <= MAX_METADATA_BYTES) else {
@@ -49,29 +49,29 @@ fn is_integer(schema: &Schema, field: &Field) -> bool {
     matches!(meaning, Some(Meaning::Number(descr, _)) if matches!(descr.get(1..2), Some("i" | "u")))
 }
 
-/// What is looked for in an object.
+/// The keys that are looked for in an object.
 #[derive(Default)]
 struct Wanted<'a> {
     below: HashMap<&'a [u8], Wanted<'a>>,
-    /// The fields that it tells the labels of.
+    /// The fields whose labels the object gives.
     fields: Vec<usize>,
 }
 
-/// What was found so far.
+/// The labels that were found so far.
 struct Found {
     labels: Vec<Labels>,
     /// Bytes that names may still have.
     left: usize,
 }
 
-/// A part of the JSON.
+/// A value in the JSON, which is searched.
 struct Part<'a, 'b> {
     wanted: Option<&'a Wanted<'a>>,
     is_names: bool,
     found: &'b mut Found,
 }
 
-/// What a part is.
+/// The kind of a value in the JSON.
 enum Seen {
     Other,
     Text(String),
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Seen::Other);
         }
-        // `None`: they are no names, or too many.
+        // `None` if the elements are not names, or are too many.
         let (mut names, mut left) = (Some(Labels::new()), self.found.left);
         loop {
             let name = Part { wanted: None, is_names: false, found: &mut *self.found };

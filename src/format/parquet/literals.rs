@@ -30,7 +30,7 @@ fn write_number(out: &mut Vec<u8>, value: &[u8], descr: &str, is_utc: bool) {
         [_, _, _, _] => u32_at(value, 0).unwrap_or(0).into(),
         _ => u64_at(value, 0).unwrap_or(0),
     };
-    // The sign, from as many bits as there are.
+    // The sign is extended from the bits that the value has.
     let shift = 64_u32.saturating_sub((value.len().min(8) as u32).saturating_mul(8));
     let signed = unsigned.wrapping_shl(shift).cast_signed().wrapping_shr(shift);
     let _ = match descr {
@@ -65,7 +65,7 @@ fn write_short(out: &mut Vec<u8>, number: f32) -> std::io::Result<()> {
     }
 }
 
-/// What Python's `json` writes, and reads, for a number that JSON does not have.
+/// The name that Python's `json` writes, and reads, for a number that JSON does not have.
 fn special(number: f64) -> Option<&'static [u8]> {
     match number {
         _ if number.is_nan() => Some(b"NaN"),
@@ -75,7 +75,7 @@ fn special(number: f64) -> Option<&'static [u8]> {
     }
 }
 
-/// A number of 16 bits.
+/// Converts a float of 16 bits.
 fn half(bits: u16) -> f32 {
     let sign = if bits & 0x8000 != 0 { -1.0 } else { 1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 0x3ff));
@@ -87,7 +87,7 @@ fn half(bits: u16) -> f32 {
     }
 }
 
-/// As ISO 8601 has it: `2024-02-29`, `2024-02-29T12:00:00.000001Z`.
+/// Writes a time as in ISO 8601: `2024-02-29`, `2024-02-29T12:00:00.000001Z`.
 fn write_time(out: &mut Vec<u8>, value: i64, descr: &str, is_utc: bool) {
     let (in_second, digits) = match descr {
         "<M8[D]" => return write_date(out, value),
@@ -99,7 +99,8 @@ fn write_time(out: &mut Vec<u8>, value: i64, descr: &str, is_utc: bool) {
     write_days(out, value.div_euclid(in_day), value.rem_euclid(in_day), digits, is_utc);
 }
 
-/// Days since 1970, and what of the last one has passed, in seconds with so many digits behind the point.
+/// Writes a time: the days since 1970, and the time of the day in units of a second's last digit, of which `digits` stand
+/// behind the point.
 fn write_days(out: &mut Vec<u8>, days: i64, of_day: i64, digits: u32, is_utc: bool) {
     write_date(out, days);
     let in_second = 10_i64.saturating_pow(digits);

@@ -2,8 +2,9 @@
 //!
 //! A row is a directory of its columns. The footer says where the pages of each column lie (`footer`, `schema`), but not
 //! how long a value is: the pages are read once (`scan`, `rows`, `column`), and the index is worth keeping. It has 24 bytes
-//! a file, 48 a page, and the dictionaries of lists. A read decodes one page (`units`); what is not compressed is served
-//! in place. Codecs alone are others' crates: all else of a file that may lie is read here, by lengths that were checked.
+//! a file, 48 a page, and the dictionaries of lists. A read decodes one page (`units`); values of uncompressed pages are
+//! served in place. Only the codecs come from other crates: the rest of a file, which may be forged, is parsed here, by
+//! lengths that were checked.
 
 mod budget;
 mod cells;
@@ -37,7 +38,7 @@ use file::ParquetFile;
 use std::sync::Arc;
 
 const NAME: &str = "Parquet";
-/// Two marks and the length of the footer.
+/// The shortest file: two marks and the length of the footer.
 const MIN_BYTES: u64 = 12;
 
 /// The format Parquet.

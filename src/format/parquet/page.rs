@@ -1,10 +1,10 @@
-//! Pages: their headers, and what is in them once they are decompressed.
+//! Pages: their headers, and the levels and values of decompressed pages.
 //!
 //! ```text
 //! v1   header | compressed: u32 length, repetition levels | u32 length, definition levels | values
 //! v2   header | repetition levels | definition levels | compressed: values
 //! ```
-//! Levels stand there only for columns that have some. Imports Thrift, codecs, encodings and the schema.
+//! A page has levels only if its column has some. Imports Thrift, codecs, encodings and the schema.
 
 use super::codecs::{self, UNCOMPRESSED};
 use super::encoding;
@@ -13,19 +13,20 @@ use super::thrift::{FALSE, I32, STRUCT, Thrift, Wrong};
 use crate::format::{Fault, counted};
 use std::borrow::Cow;
 
-/// No longer page is decoded, stored or decompressed: that is done as a whole, and it is kept in memory for the reads that
-/// follow.
+/// The longest page, stored or decompressed, that is decoded: a page is decoded as a whole, and kept in memory for the reads
+/// that follow.
 pub(super) const MAX_PAGE_BYTES: u32 = 256 << 20;
-/// Values of a page that is decoded, nulls among them. Writers that fill a page of 1 MiB with numbers of one bit put 2²³ there.
+/// The most values of a page that is decoded, nulls included. Writers that fill a page of 1 MiB with numbers of one bit put 2²³
+/// values into it.
 pub(super) const MAX_VALUES: u32 = 1 << 24;
 const RLE: i32 = 3;
-/// No header is longer: it may hold the smallest and the largest value.
+/// The longest header that is read: a header may hold the smallest and the largest value.
 pub(super) const MAX_HEADER_BYTES: u64 = 4 << 20;
-/// So many pages without values may lie behind the last value of a chunk; more of them are not looked through, and count as
-/// values.
+/// The most pages without values that are passed behind the last value of a chunk; the pages behind them are not examined, and
+/// count as values.
 pub(super) const MAX_PAGES_BEHIND: usize = 16;
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Data,
@@ -36,7 +37,7 @@ pub(super) enum Kind {
         is_compressed: bool,
     },
     Dictionary,
-    /// Nothing that is of use here.
+    /// A page without a use here.
     Other,
 }
 
@@ -44,11 +45,11 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
-    /// Bytes behind the header.
+    /// Bytes of the page behind the header.
     pub(super) stored: u32,
     pub(super) decoded: u32,
     pub(super) crc32: Option<u32>,
-    /// Nulls, and places of empty lists, among them.
+    /// The number of values, nulls and places of empty lists included.
     pub(super) values: u32,
     pub(super) encoding: i32,
     /// Encodings of definition and repetition levels.
@@ -63,7 +64,7 @@ struct Fields {
     stored: Option<u64>,
     decoded: Option<u64>,
     crc32: Option<u32>,
-    /// Values, their encoding, and those of the definition and repetition levels.
+    /// The number of values, their encoding, and the encodings of the definition and repetition levels.
     data: [i32; 4],
     dictionary: [i32; 2],
     second: [i32; 2],
@@ -72,12 +73,12 @@ struct Fields {
 }
 
 impl Header {
-    /// Whether it is of a page of values.
+    /// Whether the page has values.
     pub(super) fn is_data(&self) -> bool {
         matches!(self.kind, Kind::Data | Kind::DataV2 { .. })
     }
 
-    /// Why the page is not decoded: it would take too much memory. `None`: it can be.
+    /// The reason why the page is not decoded, if it would take too much memory.
     pub(super) fn too_long(&self) -> Option<String> {
         let (bytes, values) = (self.held_bytes(), self.values);
         match (bytes > MAX_PAGE_BYTES.into(), values > MAX_VALUES) {
@@ -87,7 +88,7 @@ impl Header {
         }
     }
 
-    /// The header that a page's bytes begin with, and what stands behind it.
+    /// Splits the bytes of a page into its header and the bytes behind it.
     pub(super) fn split(stored: &[u8]) -> Result<(Self, &[u8]), String> {
         let (header, length) = Self::read(stored)
             .map_err(|wrong| format!("the header of a page: expected {}", wrong.expected))?;
@@ -98,7 +99,7 @@ impl Header {
         Ok((header, body.ok_or("a page that ends early")?))
     }
 
-    /// The header that `bytes` begin with, and its length.
+    /// Reads the header that `bytes` begin with, and returns it with its length.
     pub(super) fn read(bytes: &[u8]) -> Read<(Self, usize)> {
         let (data, is_compressed) = ([0, 0, RLE, RLE], true);
         let (mut thrift, mut fields) =
@@ -121,7 +122,7 @@ impl Header {
     }
 }
 
-/// Reads numbers of a structure.
+/// Reads the numbers of a structure whose fields are `wanted`.
 fn numbers<const N: usize>(thrift: &mut Thrift, wanted: [i16; N], out: &mut [i32; N]) -> Read<()> {
     thrift.structure(&mut |id, kind, thrift| {
         let place = wanted.iter().position(|known| *known == id && kind == I32);
@@ -179,19 +180,19 @@ impl Fields {
 #[derive(Debug)]
 pub(super) struct Page<'a> {
     pub(super) header: Header,
-    /// All of a page of version 1; the values of one of version 2.
+    /// The whole page of version 1; only the values of a page of version 2.
     pub(super) bytes: Cow<'a, [u8]>,
-    /// Where the values begin in these.
+    /// The start of the values in `bytes`.
     pub(super) values_at: usize,
-    /// Levels of each value; empty where the column has none.
+    /// The levels of each value; empty if the column has none.
     pub(super) repetition: Vec<u8>,
     pub(super) definition: Vec<u8>,
 }
 
-/// Compares the checksum of what stands behind a page's header.
+/// Compares the checksum of the bytes behind a page's header.
 pub(super) fn check(header: &Header, body: &[u8]) -> Result<(), Fault> {
     let Some(expected) = header.crc32 else { return Ok(()) };
-    // A fuzzer would find nothing behind a checksum.
+    // A fuzzer would not get past a checksum.
     match crc32fast::hash(body) {
         found if found == expected || cfg!(fuzzing) => Ok(()),
         found => Err(Fault::PartChecksum { what: String::new(), expected, found }),
@@ -199,7 +200,7 @@ pub(super) fn check(header: &Header, body: &[u8]) -> Result<(), Fault> {
 }
 
 impl Header {
-    /// Bytes of levels that stand before what is compressed.
+    /// Bytes of the levels that stand before the compressed part.
     pub(super) fn levels(&self) -> u32 {
         match self.kind {
             Kind::DataV2 { repetition, definition, .. } => repetition.saturating_add(definition),
@@ -207,12 +208,12 @@ impl Header {
         }
     }
 
-    /// Bytes that a page takes once it is decompressed.
+    /// Bytes that a page takes in memory, stored or decompressed.
     pub(super) fn held_bytes(&self) -> u64 {
         self.stored.max(self.decoded).into()
     }
 
-    /// The codec of what is compressed, in a chunk of this one.
+    /// The codec of the page's compressed part, in a chunk with the codec `codec`.
     pub(super) fn codec(&self, codec: i32) -> i32 {
         match self.kind {
             Kind::DataV2 { is_compressed: false, .. } => UNCOMPRESSED,
@@ -221,7 +222,7 @@ impl Header {
     }
 }
 
-/// What stands before the compressed part of a page, that part, and how long it is once it is decompressed.
+/// Splits a page into the levels before its compressed part and this part, and gives the part's decompressed length.
 pub(super) fn split<'a>(
     header: &Header,
     body: &'a [u8],
@@ -233,7 +234,7 @@ pub(super) fn split<'a>(
 }
 
 impl<'a> Page<'a> {
-    /// Decompresses a page from what stands behind its header.
+    /// Decompresses a page from the bytes behind its header.
     pub(super) fn open(
         header: Header,
         body: &'a [u8],
@@ -244,7 +245,7 @@ impl<'a> Page<'a> {
         let (levels, compressed, decoded) = split(&header, body)?;
         let bytes = match header.codec(codec) {
             UNCOMPRESSED if compressed.len() == decoded as usize => Cow::Borrowed(compressed),
-            // No values: some writers store nothing at all.
+            // Without values, some writers store no bytes at all.
             _ if decoded == 0 => Cow::Borrowed(&[][..]),
             codec => {
                 let mut out = vec![0; decoded as usize];
@@ -301,7 +302,7 @@ impl<'a> Page<'a> {
         self.bytes.get(self.values_at..).unwrap_or_default()
     }
 
-    /// How many values are there: nulls are not.
+    /// The number of values that are not null.
     pub(super) fn present(&self, leaf: &Leaf) -> usize {
         match leaf.definition {
             0 => self.header.values as usize,

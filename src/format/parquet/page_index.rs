@@ -1,4 +1,4 @@
-//! The page index: where the pages of a chunk lie and which rows they hold, without a look at them.
+//! The page index: the offsets of the pages of a chunk and the rows that they hold, without reading the pages.
 //!
 //! ```text
 //! OffsetIndex   1: pages { 1: i64 byte | 2: i32 length with the header | 3: i64 first row }
@@ -13,15 +13,16 @@ use super::page::{Header, Kind, MAX_PAGE_BYTES, MAX_VALUES};
 use super::schema::Leaf;
 use super::thrift::{I32, I64, LIST, STRUCT, Thrift, Wrong};
 
-/// No longer index is read.
+/// The longest index that is read.
 const MAX_INDEX_BYTES: u32 = 16 << 20;
-/// A longer dictionary is not kept in memory: its pages are looked at.
+/// The longest dictionary that is kept in memory: with a longer one, the pages are read.
 const MAX_DICTIONARY_BYTES: u64 = 64 << 10;
-/// A header alone is longer.
+/// The shortest page: a header alone is longer.
 const MIN_PAGE_BYTES: u32 = 8;
-/// The place of a page has three numbers, which take more: shorter ones would take many times their length in memory.
+/// The fewest bytes of the place of a page, whose three numbers take no less: shorter ones would take many times their length
+/// in memory.
 const MIN_PLACE_BYTES: usize = 7;
-/// Read of the first page, to find its header.
+/// Bytes of a page that are read to find its header.
 const HEADER_BYTES: u64 = 16 << 10;
 
 /// A page of values.
@@ -33,7 +34,7 @@ pub(super) struct Indexed {
     first_row: u64,
 }
 
-/// The pages of a chunk, and what they share.
+/// The pages of a chunk, and their common properties.
 #[derive(Debug)]
 pub(super) struct PageIndex {
     pub(super) pages: std::vec::IntoIter<Indexed>,
@@ -42,7 +43,7 @@ pub(super) struct PageIndex {
     pub(super) dictionary: Option<Vec<u8>>,
 }
 
-/// The index of a chunk of values, none of which is null, one a row. `None`: it has none that can be used.
+/// Reads the index of a chunk with one value a row and no nulls. `None` if the chunk has no index that can be used.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -73,7 +74,7 @@ pub(super) fn read(reader: Reader<'_>, chunk: &Chunk, leaf: &Leaf) -> Result<Opt
     Ok(Some(PageIndex { pages: pages.into_iter(), has_checksum, dictionary }))
 }
 
-/// The bytes of an index, if the footer gives it a place.
+/// Reads the bytes of an index, if the footer gives a possible place for it.
 fn part(reader: Reader<'_>, (at, length): (u64, u32)) -> Result<Option<Vec<u8>>> {
     let is_within = at.checked_add(length.into()).is_some_and(|end| end <= reader.len());
     if length == 0 || length > MAX_INDEX_BYTES || !is_within {
@@ -84,7 +85,7 @@ fn part(reader: Reader<'_>, (at, length): (u64, u32)) -> Result<Option<Vec<u8>>>
     Ok(Some(bytes))
 }
 
-/// The header of a page, if it is one of such a length.
+/// Reads the header of a page, if the page has this length.
 fn header(reader: Reader<'_>, at: u64, length: u64) -> Result<Option<Header>> {
     let mut bytes = vec![0; usize::try_from(length.min(HEADER_BYTES)).unwrap_or(0)];
     reader.read("the header of a page", &mut bytes, at)?;
@@ -95,7 +96,7 @@ fn header(reader: Reader<'_>, at: u64, length: u64) -> Result<Option<Header>> {
     Ok(found.filter(whole).map(|(header, _)| header))
 }
 
-/// The page of a dictionary, if it is one, and short.
+/// Reads the page at `at`, if it is a dictionary and short.
 fn dictionary_page(reader: Reader<'_>, at: u64, length: u64) -> Result<Option<Vec<u8>>> {
     if length > MAX_DICTIONARY_BYTES {
         return Ok(None);
@@ -109,7 +110,7 @@ fn dictionary_page(reader: Reader<'_>, at: u64, length: u64) -> Result<Option<Ve
     Ok(Some(bytes))
 }
 
-/// The pages, with as many rows as they have, if they are those of a chunk, one behind the other.
+/// Gives the pages their numbers of rows, if they are those of a chunk, one behind the other.
 fn checked(mut pages: Vec<Indexed>, chunk: &Chunk, leaf: &Leaf) -> Option<Vec<Indexed>> {
     let ends = pages.iter().skip(1).map(|page| page.first_row);
     let ends: Vec<u64> = ends.chain([chunk.values]).collect();
@@ -162,7 +163,7 @@ fn places(bytes: &[u8]) -> Read<Vec<Indexed>> {
     Ok(pages)
 }
 
-/// Of how many pages the nulls are counted, and whether there are none.
+/// The number of pages whose nulls are counted, and whether all counts are 0.
 fn null_counts(bytes: &[u8]) -> Read<(usize, bool)> {
     let (mut pages, mut has_none) = (0_usize, true);
     Thrift::new(bytes).structure(&mut |id, kind, thrift| match (id, kind) {

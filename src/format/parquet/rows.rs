@@ -1,4 +1,4 @@
-//! The files of each row of a row group: all columns of it go forward together, a page of each in memory.
+//! The files of each row of a row group: all its columns go forward together, with a page of each in memory.
 //!
 //! Imports columns, cells, fields, texts and units of this directory.
 
@@ -12,39 +12,39 @@ use super::texts::{Pages, Texts};
 use super::units::SLOT_BYTES;
 use crate::format::ending;
 
-/// All columns together read so many bytes at once, and each no fewer or more.
+/// The bytes that all columns together read at once, and the fewest and the most bytes of one column.
 const WINDOWS_BYTES: u64 = 64 << 20;
 const MIN_WINDOW_BYTES: u64 = 4 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// What of a field a row has.
+/// The content of a field in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Nothing,
-    /// A value; of a number, its type.
+    /// A value, with the type of a number.
     Value(Cell, Option<&'static str>),
-    /// So many numbers of a type.
+    /// An array of numbers, with their type and their count.
     Numbers(Cell, &'static str, u64),
     Json(Cell),
-    /// Nothing lies in the directory.
+    /// An empty directory.
     Empty,
 }
 
-/// A row group, and what all that is read of it shares.
+/// A row group, and the state that all readers of its columns share.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) pages: &'a Pages<'a>,
     pub(super) schema: &'a Schema,
     pub(super) group: &'a Group,
     pub(super) number: u32,
-    /// How many groups there are.
+    /// The number of row groups.
     pub(super) groups: u64,
     /// The address of the first slot.
     pub(super) slots: u64,
 }
 
 impl Context<'_> {
-    /// The address of a slot of the group. The slots of a column stand side by side, one for each row group: who
+    /// The address of a slot of the group. The slots of a column stand side by side, one for each row group: a program that
     /// reads row by row goes from the end of one row group straight on to the next.
     fn slot(&self, number: usize) -> u64 {
         let before = (number as u64).saturating_mul(self.groups);
@@ -60,13 +60,13 @@ pub(super) struct Rows<'a> {
     values: Option<Column<'a>>,
     names: Option<Column<'a>>,
     descr: Option<&'static str>,
-    /// The JSON of its rows, from the first on that is shown so.
+    /// The JSON of its rows, from the first row on that is shown as JSON.
     json: Option<Texts<'a>>,
     is_given_up: bool,
     row: u64,
 }
 
-/// Takes what is shown of a row: of a file of a list, with its number.
+/// Takes the content of a field in a row; a file of a list comes with its number.
 pub(super) type Add<'a> = dyn FnMut(Option<u64>, Shown) -> Result<()> + 'a;
 
 fn descr_of(leaf: &Leaf) -> Option<&'static str> {
@@ -112,12 +112,12 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// The byte that what is shown of the next row is read from, about.
+    /// About the offset from which the next row is read.
     pub(super) fn at(&self) -> u64 {
         self.values.as_ref().map_or(0, Column::page_at)
     }
 
-    /// Passes what the next row has to `add`: files of a list with their number.
+    /// Passes the content of the next row to `add`: files of a list with their numbers.
     ///
     /// # Errors
     /// The file cannot be read, a page's header is wrong, or `add` fails.
@@ -142,7 +142,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// What stands for a value that is missing.
+    /// The cell in place of a missing value.
     fn missing(&self) -> Cell {
         self.values.as_ref().map_or(damaged(0), Column::missing)
     }
@@ -154,7 +154,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The next value; the ending is that of its path, if that has one.
+    /// Takes the next value; its ending is that of its path, if the path has one.
     fn value(&mut self) -> Result<Option<Entry>> {
         let Some(values) = &mut self.values else { return Ok(None) };
         let mut entry = values.take()?;
@@ -190,7 +190,7 @@ impl<'a> Rows<'a> {
             add(Some(number), self.shown(cell))?;
             let next = self.values.as_mut().map(Column::peek).transpose()?.flatten();
             if next.is_none() && self.values.as_ref().is_some_and(Column::is_cut) {
-                // Files may be missing: the one that would follow tells so.
+                // Files may be missing: the next one is shown as damaged.
                 return add(Some(number.saturating_add(1)), Shown::Value(self.missing(), None));
             }
             if next.is_none_or(|next| next.repetition == 0) {
@@ -202,7 +202,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Passes over further entries of a list that is not there: DuckDB writes a null array with an entry for each element.
+    /// Passes over further entries of an absent list: DuckDB writes a null array with an entry for each element.
     /// False if one of them has a value.
     fn pass_absent(&mut self, there: u32) -> Result<bool> {
         let mut is_absent = true;
@@ -249,7 +249,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The JSON of the row that is passed.
+    /// Makes the JSON of the row that is passed.
     fn json(&mut self, leaf: usize) -> Result<Shown> {
         if self.json.is_none() && !self.is_given_up {
             let Context { pages, schema, group, number, .. } = self.context;
@@ -279,7 +279,7 @@ fn column<'a>(context: Context<'a>, number: usize, look: Look) -> Option<Column<
 }
 
 impl Rows<'_> {
-    /// Behind the last row: about where values are that no row has, if there are some.
+    /// About the offset of values behind the last row, which belong to no row, if there are some.
     ///
     /// # Errors
     /// The file cannot be read, or a page's header is wrong.
@@ -292,7 +292,7 @@ impl Rows<'_> {
         self.json.as_mut().map_or(Ok(None), Texts::left_over)
     }
 
-    /// What follows cannot be read.
+    /// Gives up the field in this row group: its further values cannot be read.
     pub(super) fn give_up(&mut self) {
         (self.values, self.names, self.json) = (None, None, None);
         self.is_given_up = true;

@@ -20,16 +20,16 @@ use crate::format::one_line;
 use crate::format::records::{Builder, Record, Row};
 use crate::format::stream::{FREE_BYTES, MAX_RATIO};
 
-/// So many values, nulls among them, are looked at whatever the file's length is, and so many for each byte of it.
+/// The most values, nulls included, that are examined: a fixed number for every file, and a number for each byte of it.
 const FREE_VALUES: u64 = 4 << 20;
 const VALUES_A_BYTE: u64 = 16;
-/// For the room that names take.
+/// Bytes that names may take in every file, besides those for each byte of it.
 const FREE_NAMES_OF: u64 = 64 << 20;
 
-/// A file whose columns have more than their rows is passed over so often.
+/// The most further passes over a file whose columns have more values than their rows.
 const MAX_PASSES: u32 = 8;
 
-/// What the footer tells: all that need not be kept.
+/// The tables that are made from the footer: a kept index does not have them.
 pub(super) struct Outline {
     pub(super) units: Units,
     pub(super) fields: Vec<Field>,
@@ -37,7 +37,7 @@ pub(super) struct Outline {
     pub(super) first: u64,
 }
 
-/// Reads the footer, and what it says of the columns.
+/// Reads the footer, and makes the schema and the fields of the columns from it.
 pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
     let footer = footer::read(reader)?;
     let refuse = |expected: &str, why| Err(reader.malformed(footer.at, expected, why, ""));
@@ -78,19 +78,19 @@ pub(super) fn outline(reader: Reader<'_>) -> Result<Outline> {
     Ok(Outline { units, fields, first: first.saturating_mul(SLOT_BYTES) })
 }
 
-/// Slots of a row group.
+/// Returns the number of slots of a row group.
 fn slots_of(schema: &Schema) -> u64 {
     (schema.leaves.len() as u64).saturating_mul(2)
 }
 
 /// A field whose files are added.
 struct Adding<'a> {
-    /// Its path; the last part without the mark of an ending.
+    /// The components of its path; the last one without the mark of an ending.
     parts: Vec<&'a [u8]>,
     last: &'a [u8],
-    /// Of a number: the row of any, whose place is to be set.
+    /// The row that all numbers of the field share, but for its offset and length.
     number: Option<Row<Parquet>>,
-    /// Where the name of each label is.
+    /// The address and the length of each label's name.
     labels: Vec<(u64, u64)>,
 }
 
@@ -109,18 +109,18 @@ struct Scan<'a> {
     budget: &'a Budget,
     builder: Builder<Parquet>,
     record: Record<Parquet>,
-    /// What the builder gave for the reasons of the budget, in their order.
+    /// The builder's numbers of the budget's reasons, in the order of the budget.
     reasons: Vec<u32>,
 }
 
-/// A column of a row group that has more than its rows: about where.
+/// A column of a row group with values behind those of its rows, and about where they lie.
 struct LeftOver {
     group: u32,
     field: usize,
     at: u64,
 }
 
-/// Reads a file: where its values lie, and its rows.
+/// Reads a file: finds its values, and makes the files of its rows.
 pub(super) fn scan(
     source: &dyn Source,
     options: &OpenOptions,
@@ -145,8 +145,8 @@ pub(super) fn scan(
             return Err(reader.malformed(*at, expected, format!("some in row group {group}"), ""));
         }
         passes = passes.saturating_add(1);
-        // Which row an entry belongs to is not sure in all of such a column. Of this pass nothing else is kept. Columns that
-        // the bounds had cut short may be read further in the next one.
+        // In such a column, no entry is sure to belong to its row. Only the list of these columns is kept of this pass. Columns
+        // that the bounds had cut short may be read further in the next pass.
         given_up.extend(left_over);
         given_up.sort_by_key(|one| (one.group, one.field));
     };
@@ -156,7 +156,7 @@ pub(super) fn scan(
     Ok((units, builder))
 }
 
-/// What a pass is over.
+/// The input of a pass.
 struct Pass<'a> {
     reader: Reader<'a>,
     units: &'a Units,
@@ -167,10 +167,10 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Goes through all rows; nothing is read of what is given up.
+    /// Goes through all rows, without reading the columns that were given up.
     fn run(&self, mut given_up: &[LeftOver]) -> Result<(Budget, Builder<Parquet>, Vec<LeftOver>)> {
         let Self { reader, units, fields, first, options } = *self;
-        // Of the leaves that are of one file, each has its own.
+        // A file may have two leaves, `bytes` and `path`: the values of both count.
         let values = reader.len().saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
         let bytes = reader.len().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
         let budget = Budget::new(reader.len(), values.saturating_mul(2), bytes);
@@ -193,7 +193,7 @@ impl Pass<'_> {
                 .zip(&adding)
                 .map(|(field, adding)| Rows::new(context, field, !adding.labels.is_empty()))
                 .collect();
-            // They are in the order of the row groups.
+            // `given_up` is in the order of the row groups.
             while let Some((one, behind)) =
                 given_up.split_first().filter(|(one, _)| one.group == number)
             {
@@ -217,7 +217,7 @@ impl Pass<'_> {
             }
             for (field, rows) in rows.iter_mut().enumerate() {
                 let found = match rows.left_over() {
-                    // There is a page, and its header is wrong.
+                    // A page follows, and its header is wrong.
                     Err(Error::Malformed { offset_bytes, .. }) if options.allow_damaged => {
                         Some(offset_bytes)
                     }
@@ -247,7 +247,7 @@ impl Pass<'_> {
     }
 }
 
-/// How a field is added; its labels are decoded at `slot`.
+/// Prepares a field whose files are to be added; its labels are decoded at `slot`.
 fn adding_of<'a>(
     field: &'a Field,
     names: &[Vec<u8>],
@@ -315,7 +315,7 @@ impl<'a> Scan<'a> {
             }
         }
         if self.record.is_empty() {
-            // A row of nulls: a directory of no files.
+            // A row of nulls: an empty directory.
             self.record.directory(&[b""]);
         }
         let at = rows.first().map_or(0, Rows::at);
@@ -324,7 +324,7 @@ impl<'a> Scan<'a> {
         added.map_err(|_| self.full(at, format!("2³¹ at row {number}")))
     }
 
-    /// Refuses a row of more files than there is room for. `at` is about where it lies.
+    /// Refuses a row of more files than there is room for. `at` is about the offset of the row.
     fn room(&self, at: u64, number: u64) -> Result<()> {
         let length = self.reader.len();
         let most = length.saturating_mul(VALUES_A_BYTE).saturating_add(FREE_VALUES);
@@ -337,7 +337,7 @@ impl<'a> Scan<'a> {
         self.reader.malformed(at, "as many files as its length allows", found, "")
     }
 
-    /// Says what was found of pages that cannot be read.
+    /// Warns of pages that cannot be read.
     fn warn(&mut self, row: u64) {
         let part = self.reader.part();
         for note in self.budget.notes.take() {
@@ -346,7 +346,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What is stored of a cell.
+    /// Makes the row of a cell.
     fn row_of(&mut self, cell: Cell, ending: u8) -> Row<Parquet> {
         if cell.state != State::Damaged {
             return Row::stored(cell.address, cell.length.into(), ending);
@@ -357,7 +357,7 @@ impl<'a> Scan<'a> {
         row
     }
 
-    /// The byte of what cannot be read, and the reason, of which the budget has the number.
+    /// Returns the offset of a page that cannot be read, and the builder's number of the budget's reason `number`.
     fn reason(&mut self, number: u64) -> (u64, u32) {
         let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
         let Some(place) = place else { return (0, 0) };
@@ -369,7 +369,7 @@ impl<'a> Scan<'a> {
         (at, self.reasons.get(place).copied().unwrap_or(0))
     }
 
-    /// Adds what a row has of a field.
+    /// Adds the files that a row has of a field.
     fn add(&mut self, adding: &mut Adding, place: Option<u64>, shown: Shown) {
         match shown {
             Shown::Nothing => (),
@@ -410,7 +410,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The row of a number.
+    /// Makes the row of a number.
     fn number(&mut self, adding: &mut Adding, cell: Cell, descr: &str) -> Row<Parquet> {
         let plain = self.row_of(cell, ending::NONE);
         if !self.is_typed || plain.is_damaged {
@@ -423,7 +423,7 @@ impl<'a> Scan<'a> {
         adding.number.map_or(plain, |row| Row { offset, length, ..row })
     }
 
-    /// Adds a file; with this ending, or that of its row if it is empty. Stored bytes have none.
+    /// Adds a file with `ending`, or with that of its row if `ending` is empty. In the raw view, files have no ending.
     fn file(&mut self, adding: &Adding, place: Option<u64>, row: Row<Parquet>, ending: &str) {
         match self.is_typed {
             true => self.name(adding, place, row, ending),

@@ -1,44 +1,45 @@
-//! The schema: leaves, which have values, and what of them a mount shows as files.
+//! The schema: leaves, which have values, and the trees of the columns.
 //!
 //! Imports the footer, and `npy`'s types by their names.
 
 use super::footer::{Element, Logical};
 use crate::format::counted;
 
-/// Groups within groups.
+/// The most groups within each other.
 const MAX_DEPTH: u32 = 40;
-/// Decimals of more bytes are shown as those: to make digits takes the square of their number. Arrow has up to 32.
+/// The longest decimal that is shown as digits; longer ones are shown as bytes. To make digits takes time with the square of
+/// the length. Arrow has up to 32 bytes.
 pub(super) const MAX_DECIMAL_BYTES: u32 = 128;
-/// Nor has a number of so many bytes more digits behind its point.
+/// The most digits behind the point of a decimal: a number of 128 bytes has no more digits.
 pub(super) const MAX_SCALE: i32 = 308;
-/// A table has no more columns.
+/// The most leaves of a schema: no table has more columns.
 const MAX_LEAVES: usize = 1 << 16;
 
 /// How values are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Physical {
     Boolean,
-    /// Of so many bytes, little-endian: INT32, INT64, INT96, FLOAT, DOUBLE, FIXED_LEN_BYTE_ARRAY.
+    /// A number of bytes, little-endian: INT32, INT64, INT96, FLOAT, DOUBLE, FIXED_LEN_BYTE_ARRAY.
     Fixed(u32),
     Bytes,
 }
 
-/// What values are.
+/// The meaning of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Numbers of NumPy's type, made by a [`Change`].
     Number(&'static str, Change),
-    /// Digits, with so many behind the point.
+    /// Digits, with this number of them behind the point.
     Decimal(i32),
     Text,
     Bytes,
 }
 
-/// What makes NumPy's elements from stored numbers.
+/// The change that makes NumPy's elements from stored numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    /// The first so many bytes.
+    /// To this number of first bytes.
     Narrow(u32),
     /// To 8 bytes, with the sign.
     Widen,
@@ -50,12 +51,12 @@ pub(super) enum Change {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaf {
     pub(super) physical: Physical,
-    /// As the footer has it, for chunks to agree.
+    /// The footer's number of the type, with which each chunk must agree.
     pub(super) stored_type: i32,
     pub(super) meaning: Meaning,
-    /// A timestamp in UTC.
+    /// Whether the values are timestamps in UTC.
     pub(super) is_utc: bool,
-    /// The largest levels.
+    /// The largest definition and repetition levels.
     pub(super) definition: u32,
     pub(super) repetition: u32,
 }
@@ -64,7 +65,7 @@ pub(super) struct Leaf {
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) name: Vec<u8>,
-    /// It is there from this definition level on.
+    /// The tree is present from this definition level on.
     pub(super) present: u32,
     pub(super) kind: Kind,
 }
@@ -73,7 +74,7 @@ pub(super) struct Node {
 pub(super) enum Kind {
     Leaf(usize),
     Struct(Vec<Node>),
-    /// Items are there from this definition level on, and each but the first has this repetition level.
+    /// Items are present from the definition level `there` on, and each but the first has the repetition level `level`.
     List {
         there: u32,
         level: u32,
@@ -88,7 +89,7 @@ pub(super) enum Kind {
 }
 
 impl Node {
-    /// Its first leaf, and one past its last.
+    /// The range of the tree's leaves.
     pub(super) fn leaves(&self) -> std::ops::Range<usize> {
         self.first()..self.end()
     }
@@ -112,7 +113,7 @@ impl Node {
     }
 }
 
-/// Builds leaves and trees from the elements of a schema.
+/// The leaves, and a tree for each column.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     pub(super) leaves: Vec<Leaf>,
@@ -133,8 +134,10 @@ struct Levels {
 }
 
 impl Schema {
+    /// Builds leaves and trees from the elements of a schema.
+    ///
     /// # Errors
-    /// The elements are no tree: why.
+    /// The elements are not a tree; the text says why.
     pub(super) fn new(elements: &[Element]) -> Result<Self, String> {
         let mut walk = Walk { elements: elements.iter(), leaves: Vec::new() };
         let root = walk.elements.next().ok_or("a schema of no elements")?;
@@ -160,7 +163,7 @@ impl Walk<'_> {
         if element.repetition != 2 {
             return self.content(element, levels);
         }
-        // A repeated field in no list: a list whose items are always there.
+        // A repeated field outside of a list: a list whose items are always present.
         levels.repetition = levels.repetition.saturating_add(1);
         let item = Box::new(self.content(element, levels)?);
         let (there, level) = (levels.definition, levels.repetition);
@@ -168,7 +171,7 @@ impl Walk<'_> {
         Ok(Node { name: element.name.clone(), present: above.definition, kind })
     }
 
-    /// An element whose own repetition was seen to.
+    /// Builds the tree of an element, whose own repetition is already in `levels`.
     fn content(&mut self, element: &Element, levels: Levels) -> Result<Node, String> {
         let present = levels.definition;
         let name = element.name.clone();
@@ -198,7 +201,7 @@ impl Walk<'_> {
         Ok(fields)
     }
 
-    /// The one child of a list or a map.
+    /// Builds a list or a map from its only child.
     fn repeated(&mut self, above: &[u8], levels: Levels, is_map: bool) -> Result<Kind, String> {
         let Some(child) = self.elements.as_slice().first().filter(|child| child.repetition == 2)
         else {
@@ -300,7 +303,7 @@ fn meaning(element: &Element, stored_type: i32) -> Meaning {
 }
 
 impl Leaf {
-    /// As JSON needs it, whose dates have any year: times of 96 bits stay as they are stored.
+    /// The leaf as JSON needs it: times of 96 bits stay as they are stored, since dates in JSON have any year.
     pub(super) fn in_json(self) -> Self {
         let meaning = match self.meaning {
             Meaning::Number(descr, Change::Days) => Meaning::Number(descr, Change::Nothing),
@@ -309,7 +312,7 @@ impl Leaf {
         Self { meaning, ..self }
     }
 
-    /// Bytes of each element that is shown, if all have the same.
+    /// Bytes of each element that is shown, if all elements have the same length.
     pub(super) fn width(&self) -> Option<u32> {
         match (self.meaning, self.physical) {
             (Meaning::Number(_, Change::Narrow(width)), _) => Some(width),

@@ -1,4 +1,4 @@
-//! What pyarrow wrote, files that lie, and any columns against a model.
+//! Files that pyarrow wrote, files that lie, and any columns against a model.
 
 mod bounds;
 mod json;
@@ -96,7 +96,7 @@ fn a_kept_index_shows_the_same_files() {
         let second = again(&bytes, &kept).unwrap().expect("of this version");
         assert_eq!(files(&bytes, first.as_ref()), files(&bytes, second.as_ref()));
         assert_eq!(first.warnings(), second.warnings());
-        // One that is cut, or changed, is not believed.
+        // A kept index that is cut, or changed, is not used.
         for length in (0..kept.len()).step_by(37) {
             assert!(!matches!(again(&bytes, &kept[..length]), Ok(Some(_))), "{length}");
         }
@@ -205,7 +205,7 @@ fn a_page_that_fails_its_checksum_fails_for_its_rows_only_and_is_named() {
     let file = read("checked.parquet");
     let good = open(&file).unwrap();
     let all = files(&file, good.as_ref());
-    // Within the page of the images, whose bytes are stored first.
+    // A byte within the page of the images, whose bytes are stored first.
     let place = good.sample(0).unwrap();
     let mut bad = file.clone();
     bad[place.end_bytes() as usize - 1] ^= 1;
@@ -219,7 +219,7 @@ fn a_page_that_fails_its_checksum_fails_for_its_rows_only_and_is_named() {
     let same = found.iter().filter(|(path, bytes)| all.get(*path) == Some(bytes)).count();
     assert_eq!(damaged, 12, "{said}");
     assert_eq!(damaged + same, found.len());
-    // Each says so, also by the kept index.
+    // Each damaged sample names its fault, also by the kept index.
     let mut kept = Vec::new();
     container.keep(&mut kept).unwrap();
     let source = Arc::new(MemorySource::new("x", bad));

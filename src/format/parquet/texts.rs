@@ -1,4 +1,4 @@
-//! The JSON of the rows of a column, as a file is scanned: some rows at a time are a unit.
+//! The JSON of the rows of a column, made while a file is scanned: some rows at a time are a unit.
 //!
 //! Imports cursors, JSON, cells, the budget and units.
 
@@ -16,14 +16,14 @@ use super::units::{Kind, SLOT_BYTES, Unit};
 use crate::format::counted;
 use std::borrow::Cow;
 
-/// A unit ends with the row that makes its text so long, and a share of the pages that it is decoded from.
+/// A unit ends with the row with which its text reaches this length, and this share of the pages that it is decoded from.
 const TEXT_BYTES: u64 = 1 << 20;
 const TEXT_SHARE: u64 = 4;
-/// And so many for each leaf, of which it keeps a place.
+/// The least length of a unit's text for each leaf, of which the unit keeps a place.
 const TEXT_BYTES_A_LEAF: u64 = 24 * 64;
-/// The pages of all leaves of a unit lie in so many bytes at most.
+/// The most stored bytes in which the pages of all leaves of a unit lie.
 const MAX_STORED_BYTES: u64 = 256 << 20;
-/// Read first, to find where a header ends.
+/// Bytes that are read first, to find the end of a header.
 const HEADER_BYTES: u64 = 1 << 10;
 
 /// Reads pages from the file.
@@ -37,17 +37,17 @@ pub(super) struct Texts<'a> {
     cursors: Cursors<'a>,
     node: &'a Node,
     budget: &'a Budget,
-    /// Of the next unit, all but where it is decoded from.
+    /// The next unit, but for its lengths and its place in the file.
     unit: Unit,
-    /// The end of the addresses that it may have.
+    /// The end of the addresses that the units may have.
     slot_end: u64,
     rows_left: u64,
-    /// A row could not be made.
+    /// Whether a row could not be made.
     is_broken: bool,
     /// The number of the reason why the rows that were left out last cannot be read.
     reason: u32,
     block: Block,
-    /// The row behind those of the block.
+    /// The number of the row behind the block.
     row: u64,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Texts<'a> {
 #[derive(Default)]
 struct Block {
     address: u64,
-    /// Where the text of each ends, and whether it is null.
+    /// The end of each row's text, and whether the row is null.
     ends: Vec<(u32, bool)>,
     /// The unit, until one of its rows is shown.
     unit: Option<(Unit, JsonPart)>,
@@ -65,12 +65,12 @@ impl Stored for Pages<'_> {
     fn page(&self, at: u64, end: u64) -> Read<StoredPage<'_>> {
         let left = end.saturating_sub(at);
         let read = |length: u64| {
-            // No more than the chunk has, which lies within the file.
+            // The length is at most that of the chunk, which lies within the file.
             let mut bytes = vec![0; usize::try_from(length.min(left)).unwrap_or(0)];
             let read = self.reader.read("a page", &mut bytes, at);
             read.map(|()| bytes).map_err(Stop::Failed)
         };
-        // A longer header is read again, so that none costs much more than it has.
+        // A longer header is read again, so that no header costs much more than its own bytes.
         let mut length = HEADER_BYTES;
         loop {
             match Header::read(&read(length)?) {
@@ -97,7 +97,8 @@ impl Stored for Pages<'_> {
 }
 
 impl<'a> Texts<'a> {
-    /// The column that begins with a leaf, in a row group whose JSON is decoded to a slot. `None`: there is none.
+    /// Makes the texts of the column that begins with a leaf, in a row group whose JSON is decoded to a slot. `None` if there
+    /// is no such column.
     pub(super) fn new(
         pages: &'a Pages<'a>,
         (schema, group): (&'a Schema, &'a Group),
@@ -132,7 +133,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// Where the JSON of a row is: of one that is not before the last.
+    /// The place of the JSON of a row, which must not be before the last one.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -165,7 +166,7 @@ impl<'a> Texts<'a> {
         Ok(Cell { state: State::There, length, address, ..Cell::default() })
     }
 
-    /// Behind the last row: about where values are that no row has, if there are some.
+    /// About the offset of values behind the last row, which belong to no row, if there are some.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -176,12 +177,12 @@ impl<'a> Texts<'a> {
         match self.cursors.left_over(self.node) {
             Ok(at) => Ok(at),
             Err(Stop::Failed(error)) => Err(error),
-            // Nothing that is behind the rows can be read.
+            // The values behind the rows cannot be read.
             Err(Stop::Wrong(_)) => Ok(None),
         }
     }
 
-    /// Makes the texts of the rows that follow. Behind one that cannot be made there are none.
+    /// Makes the texts of the next rows, up to a row that cannot be made.
     fn next_block(&mut self) -> Result<()> {
         let starts = self.cursors.starts(&|page| self.budget.keep_dictionary(page));
         let stored = starts.iter().map(|start| start.page).min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol, in which Parquet's structures are written. Fields that nobody asks for are passed over.
+//! Thrift's compact protocol, in which Parquet's structures are written. Fields without a use here are passed over.
 //!
 //! ```text
 //! field   id's difference << 4 | type, or type and zigzag id; a byte 0 ends a structure
@@ -6,7 +6,7 @@
 //! ```
 //! Imports nothing.
 
-/// Structures within structures.
+/// The most structures, lists and maps within each other.
 const MAX_DEPTH: u32 = 64;
 
 pub(super) const TRUE: u8 = 1;
@@ -22,7 +22,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
 
-/// What is wrong, and at which byte.
+/// An error: the byte at which it was found, and the bytes that were expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) at: usize,
@@ -44,7 +44,7 @@ impl<'a> Thrift<'a> {
         Self { bytes, at: 0, depth: 0 }
     }
 
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     pub(super) fn taken(&self) -> usize {
         self.at
     }
@@ -77,19 +77,19 @@ impl<'a> Thrift<'a> {
         Err(self.wrong("a number of 64 bits"))
     }
 
-    /// A number of 16, 32 or 64 bits.
+    /// Reads a number of 16, 32 or 64 bits.
     pub(super) fn number(&mut self) -> Result<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ (value & 1).cast_signed().wrapping_neg())
     }
 
-    /// A number that must not be negative.
+    /// Reads a number that must not be negative.
     pub(super) fn size(&mut self) -> Result<u64> {
         let before = self.clone();
         u64::try_from(self.number()?).map_err(|_| before.wrong("a number that is not negative"))
     }
 
-    /// A number of 32 bits.
+    /// Reads a number of 32 bits.
     pub(super) fn i32(&mut self) -> Result<i32> {
         let before = self.clone();
         i32::try_from(self.number()?).map_err(|_| before.wrong("a number of 32 bits"))
@@ -101,7 +101,7 @@ impl<'a> Thrift<'a> {
         self.take(length)
     }
 
-    /// Visits the fields of a structure: their numbers and types. What `each` does not read it passes over.
+    /// Visits the fields of a structure, with their numbers and types. `each` reads a field's value or passes over it.
     pub(super) fn structure(
         &mut self,
         each: &mut dyn FnMut(i16, u8, &mut Self) -> Result<()>,
@@ -126,7 +126,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Visits the elements of a list: their type.
+    /// Visits the elements of a list, with their type.
     pub(super) fn list(&mut self, each: &mut dyn FnMut(u8, &mut Self) -> Result<()>) -> Result<()> {
         self.deeper()?;
         let head = self.byte()?;
@@ -134,7 +134,7 @@ impl<'a> Thrift<'a> {
             15 => self.varint()?,
             count => count.into(),
         };
-        // Each takes a byte at least.
+        // Each element takes a byte at least.
         if count > self.bytes.len().saturating_sub(self.at) as u64 {
             return Err(self.wrong("as many elements as there are bytes"));
         }
@@ -165,7 +165,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// In lists and maps a boolean is a byte.
+    /// Passes over an element of a list or map, where a boolean is a byte.
     fn skip_element(&mut self, kind: u8) -> Result<()> {
         match kind {
             TRUE | FALSE => self.byte().map(drop),

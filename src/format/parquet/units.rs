@@ -1,9 +1,9 @@
-//! Intervals: what is decoded at once of a file. A page is one; so is a dictionary, and some rows of a column of lists and
-//! structures, as JSON.
+//! Units, the intervals of a file: a page is one; so is a dictionary, and some rows of a column of lists and structures, as
+//! JSON.
 //!
-//! What they decode to lies in one space of addresses behind the file's own bytes: a slot for each chunk of a leaf, and for
-//! the JSON of each column, of each row group, one row group behind the other. An address below the file's length is a
-//! byte of the file.
+//! Their decoded bytes lie in one space of addresses behind the file's own bytes: in a slot for each chunk of a leaf, and for
+//! the JSON of each column of a row group. The slots of a column stand side by side, in the order of the row groups. An address
+//! below the file's length is a byte of the file.
 //!
 //! Imports pages, values, dictionaries and JSON of this directory.
 
@@ -17,9 +17,9 @@ use crate::format::stream::{Interval, Intervals, Order};
 use crate::format::{Fault, counted};
 use std::ops::Range;
 
-/// Room for what is decoded of a chunk.
+/// The addresses for the decoded bytes of a chunk.
 pub(super) const SLOT_BYTES: u64 = 1 << 40;
-/// Slots of a file: all addresses are numbers of 63 bits.
+/// The most slots of a file: all addresses are numbers of 63 bits.
 pub(super) const MAX_SLOTS: u64 = 1 << 22;
 /// Bytes of a unit in a kept index.
 pub(super) const UNIT_BYTES: usize = 40;
@@ -27,11 +27,11 @@ pub(super) const UNIT_BYTES: usize = 40;
 /// How a unit is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A page, decompressed; without its levels, if they stand beside what is compressed.
+    /// The decompressed page, without levels that stand beside its compressed part.
     Raw,
-    /// What is shown of the values of a data page.
+    /// The values of a data page, as they are shown.
     Values,
-    /// What is shown of the values of a dictionary.
+    /// The values of a dictionary, as they are shown.
     Dictionary,
     /// The JSON of some rows of a column.
     Json,
@@ -41,23 +41,23 @@ pub(super) enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Raw, Kind::Values, Kind::Dictionary, Kind::Json, Kind::Labels];
 
-/// What is decoded at once.
+/// An interval: stored bytes that are decoded at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// Its address.
+    /// The address of its decoded bytes.
     pub(super) decoded: u64,
     pub(super) decoded_bytes: u32,
-    /// Where in the file; of a page with its header.
+    /// The offset of its stored bytes; a page begins with its header.
     pub(super) stored: u64,
     pub(super) stored_bytes: u32,
     pub(super) kind: Kind,
     pub(super) has_checksum: bool,
-    /// Whether the page index tells of it: nobody has looked at its header.
+    /// Whether the unit is from the page index: the page's header was not read.
     pub(super) is_indexed: bool,
-    /// The leaf, or of JSON and labels the field.
+    /// The number of the leaf; of JSON, of the column's first leaf; of labels, of the field.
     pub(super) column: u32,
     pub(super) group: u32,
-    /// The dictionary of its values; of JSON its part.
+    /// The number of the dictionary of its values; of JSON, of its [`JsonPart`].
     pub(super) dictionary: u32,
 }
 
@@ -66,7 +66,7 @@ impl Unit {
         self.decoded..self.decoded.saturating_add(self.decoded_bytes.into())
     }
 
-    /// Which of the slots of each row group it lies in, in the order of these.
+    /// The class and the column of its slots, in the order of the addresses.
     fn slots(&self) -> (u8, u32) {
         let class = match self.kind {
             Kind::Raw | Kind::Values | Kind::Dictionary => 0,
@@ -91,7 +91,7 @@ impl Unit {
         ]);
     }
 
-    /// Reads what [`Unit::pack`] wrote.
+    /// Reads a unit that [`Unit::pack`] wrote.
     pub(super) fn unpack(bytes: &[u8; UNIT_BYTES]) -> Option<Self> {
         let u32_at = |at| crate::format::bytes::u32_at(bytes, at);
         let u64_at = |at| crate::format::bytes::u64_at(bytes, at);
@@ -110,19 +110,19 @@ impl Unit {
     }
 }
 
-/// All units of a file, by their address.
+/// All units of a file, in the order of their addresses.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) footer: Footer,
     pub(super) schema: Schema,
-    /// Names of labels, by the field that they are of.
+    /// Names of labels, by the number of their field.
     pub(super) labels: Vec<Vec<Vec<u8>>>,
     pub(super) units: Vec<Unit>,
-    /// So many bytes are decoded of the units before each.
+    /// The decoded bytes of all units before each unit.
     pub(super) starts: Vec<u64>,
-    /// Those that several units need.
+    /// The dictionaries that several units need.
     pub(super) dictionaries: Dictionaries,
-    /// The rows of units that are JSON.
+    /// The rows of units of JSON.
     pub(super) parts: Vec<JsonPart>,
 }
 
@@ -253,7 +253,7 @@ impl Intervals for Units {
     fn order(&self, number: u64) -> Option<Order> {
         let number = usize::try_from(number).ok()?;
         let (unit, start) = self.units.get(number).zip(self.starts.get(number))?;
-        // The units of a column stand together, those of its next row group behind those of one.
+        // The units of a column stand together, in the order of the row groups.
         let behind = self.units.partition_point(|other| other.slots() <= unit.slots());
         Some(Order { start: *start, last: behind.checked_sub(1)? as u64 })
     }

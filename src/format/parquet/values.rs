@@ -27,9 +27,9 @@ const NOT_A_TIME: i64 = i64::MIN;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) bytes: Vec<u8>,
-    /// Of each value, if all have the same length.
+    /// Bytes of each value, if all have the same length.
     width: Option<u32>,
-    /// Else where each ends.
+    /// The end of each value in `bytes`, if the lengths differ.
     ends: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Values {
         }
     }
 
-    /// Where a value begins, and its length.
+    /// The start of a value in `bytes`, and its length.
     pub(super) fn place(&self, number: usize) -> Option<(u32, u32)> {
         if let Some(width) = self.width {
             let start = u32::try_from(number).ok()?.checked_mul(width)?;
@@ -57,7 +57,7 @@ impl Values {
         Some((start, end.saturating_sub(start)))
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the values take.
     pub(super) fn held_bytes(&self) -> u64 {
         self.bytes.len().saturating_add(size_of_val(&self.ends[..])) as u64
     }
@@ -75,7 +75,7 @@ impl Values {
     }
 }
 
-/// Whether values of this encoding are numbers of a dictionary's.
+/// Whether values of this encoding are numbers of values in a dictionary.
 pub(super) fn is_dictionary(encoding: i32) -> bool {
     matches!(encoding, PLAIN_DICTIONARY | RLE_DICTIONARY)
 }
@@ -84,7 +84,7 @@ pub(super) fn is_plain(encoding: i32) -> bool {
     encoding == PLAIN
 }
 
-/// The numbers of a dictionary's values: `u8 width | runs`.
+/// Decodes the numbers of values in a dictionary: `u8 width | runs`.
 pub(super) fn numbers(bytes: &[u8], count: usize) -> Result<Vec<u32>, String> {
     match bytes.split_first() {
         Some((width, rest)) => encoding::runs(rest, (*width).into(), count),
@@ -93,10 +93,10 @@ pub(super) fn numbers(bytes: &[u8], count: usize) -> Result<Vec<u32>, String> {
     }
 }
 
-/// PLAIN values of variable length: where each begins and how long it is, the length before it left out.
+/// Visits PLAIN values of variable length: the start of each, behind its stored length, and its length.
 ///
 /// # Errors
-/// They end early, or `each` fails.
+/// The values end early, or `each` fails.
 pub(super) fn plain_places(
     bytes: &[u8],
     count: usize,
@@ -115,10 +115,10 @@ pub(super) fn plain_places(
     Ok(())
 }
 
-/// Decodes `count` values of a page to what is shown of them.
+/// Decodes `count` values of a page to the values that are shown.
 ///
 /// # Errors
-/// They are no such values: why.
+/// The bytes are not such values; the text says why.
 pub(super) fn decode(
     leaf: &Leaf,
     encoding: i32,
@@ -188,7 +188,7 @@ pub(super) fn decode(
     shown(leaf, stored)
 }
 
-/// Values of a dictionary, by their numbers.
+/// Looks up values of a dictionary by their numbers.
 fn looked_up(numbers: &[u32], dictionary: &Values) -> Result<Values, String> {
     let mut values = Values { width: dictionary.width, ..Values::default() };
     for number in numbers {
@@ -204,7 +204,7 @@ fn looked_up(numbers: &[u32], dictionary: &Values) -> Result<Values, String> {
     Ok(values)
 }
 
-/// DELTA_BYTE_ARRAY: each begins as the one before it does.
+/// Decodes DELTA_BYTE_ARRAY: each value begins with bytes of the value before it.
 fn fronts(bytes: &[u8], count: usize, physical: Physical) -> Result<Values, String> {
     let mut rest = bytes;
     let fronts = encoding::lengths(&mut rest, count)?;
@@ -234,7 +234,7 @@ fn fronts(bytes: &[u8], count: usize, physical: Physical) -> Result<Values, Stri
     }
 }
 
-/// What is shown of stored values.
+/// Converts stored values to the values that are shown.
 fn shown(leaf: &Leaf, stored: Values) -> Result<Values, String> {
     match leaf.meaning {
         Meaning::Number(_, change) => Ok(changed(stored, change)),
@@ -266,7 +266,7 @@ fn changed(stored: Values, change: Change) -> Values {
         Change::Days => {
             let nanoseconds = |value| {
                 let (days, of_day) = days_of(value).unwrap_or((0, 0));
-                // Of the first day that 64 bits hold a part, they do not hold its beginning.
+                // 64 bits do not hold the beginning of the first day, but times at its end.
                 let since = i128::from(days).saturating_mul(DAY_NANOSECONDS.into());
                 i64::try_from(since.saturating_add(of_day.into())).unwrap_or(NOT_A_TIME)
             };
@@ -275,7 +275,7 @@ fn changed(stored: Values, change: Change) -> Values {
     }
 }
 
-/// The days since 1970 of a time of 96 bits, and nanoseconds of a day. `None`: it has another length.
+/// The days since 1970 of a time of 96 bits, and nanoseconds of a day. `None` if the value is shorter.
 pub(super) fn days_of(value: &[u8]) -> Option<(i64, i64)> {
     let (of_day, day) = (u64_at(value, 0)?.cast_signed(), u32_at(value, 8)?.cast_signed());
     let days = i64::from(day).saturating_sub(EPOCH_DAY);
@@ -286,7 +286,7 @@ pub(super) fn days_of(value: &[u8]) -> Option<(i64, i64)> {
 /// A decimal as text: integers are little-endian, bytes big-endian.
 fn decimal(mut value: &[u8], scale: i32, stored_type: i32) -> Result<String, String> {
     let is_big_endian = matches!(stored_type, 6 | 7);
-    // Bytes that only repeat the sign.
+    // Leading bytes that only repeat the sign are left out.
     while is_big_endian
         && value.len() > MAX_DECIMAL_BYTES as usize
         && let [sign @ (0 | 0xff), rest @ ..] = value
@@ -328,7 +328,7 @@ fn digits(bytes: &[u8], is_negative: bool) -> String {
             let byte = four.get(place).map_or(fill & 0xff, |byte| u32::from(*byte));
             word << 8 | byte
         });
-        // What is negative is inverted, and one is added.
+        // A negative number is inverted, and one is added.
         let (word, is_over) = (word ^ fill).overflowing_add(carry.into());
         carry = is_over;
         words.push(word);

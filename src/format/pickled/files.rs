@@ -1,4 +1,4 @@
-//! Values → files: what a pickled sample shows, and where its bytes lie.
+//! Values → files: the files that a pickled sample shows, and the places of their bytes.
 
 use super::images::of_image;
 use super::machine::{Unpickled, most_decoded};
@@ -6,26 +6,27 @@ use super::value::{Array, Bytes, Id, Value};
 use crate::format::{ending, npy};
 use std::collections::HashMap;
 
-/// Lists and dictionaries may lie so deep in each other.
+/// The most lists and dictionaries within each other.
 const MAX_DEPTH: usize = 16;
-/// A sample of more files and empty directories stays one.
+/// The most files and empty directories of a sample; a sample with more stays one file.
 const MAX_FILES: usize = 4096;
-/// Headers may take so many bytes, or so many times the sample's: an index holds them.
+/// The most bytes of a sample's headers, which an index holds: a fixed number, or a multiple of the sample's length if that is
+/// more.
 const MAX_HEADER_BYTES: usize = 4 << 10;
 const HEADERS_A_BYTE: usize = 16;
-/// So many values are looked at: those that stand in several places count each time.
+/// The most values that are visited: a value in several places counts each time.
 const MAX_LOOKS: usize = 1 << 16;
 
-/// What a sample shows.
+/// The files and directories that a sample shows.
 #[derive(Debug, Default)]
 pub(in crate::format) struct Files {
     pub(in crate::format) files: Vec<File>,
-    /// Lists and dictionaries without anything in them.
+    /// The paths of empty lists and dictionaries.
     pub(in crate::format) directories: Vec<Vec<Vec<u8>>>,
     looks: usize,
-    /// Of the headers of all files.
+    /// Bytes of the headers of all files.
     header_bytes: usize,
-    /// Bytes of values and names that were looked at.
+    /// Bytes of values and names that were visited.
     decoded_bytes: usize,
     key_bytes: usize,
 }
@@ -33,17 +34,17 @@ pub(in crate::format) struct Files {
 /// A file of a sample.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::format) struct File {
-    /// Empty: the sample is this file.
+    /// The path; empty if the sample is this file.
     pub(in crate::format) path: Vec<Vec<u8>>,
     /// The code of its ending.
     pub(in crate::format) ending: u8,
-    /// What stands before the bytes.
+    /// The header before the bytes.
     pub(in crate::format) header: Vec<u8>,
     /// Bytes of the pickle.
     pub(in crate::format) data: Bytes,
 }
 
-/// The files of a pickle. `None`: there is something in it that is no file.
+/// Finds the files of a pickle. `None` if the pickle has a value that cannot be a file.
 pub(super) fn files(bytes: &[u8], pickle: &Unpickled) -> Option<Files> {
     let mut all = Files::default();
     all.visit(bytes, pickle, pickle.top, &mut Vec::new())?;
@@ -107,7 +108,7 @@ impl Files {
         Some(())
     }
 
-    /// Counts a value that is looked at; `None`: there are too many, they lie too deep, or decode to too much.
+    /// Counts a value that is visited. `None` if there are too many values, or they lie too deep, or decode to too many bytes.
     fn count(&mut self, bytes: &[u8], value: &Value, path: &[Vec<u8>]) -> Option<()> {
         self.looks = self.looks.saturating_add(1);
         let of_value = match value {
@@ -158,8 +159,8 @@ impl Files {
     }
 }
 
-/// The entries of a dictionary. A later one with an equal key takes the place of the first, as in Python, where `1` and
-/// `'1'` are two keys: those are shown under names that are made different.
+/// The entries of a dictionary. A later entry with an equal key takes the place of the first, as in Python, where `1` and `'1'`
+/// are two keys: such keys are shown under names that are made different.
 fn unique(bytes: &[u8], pickle: &Unpickled, items: &[(Id, Id)]) -> Option<Vec<(Vec<u8>, Id)>> {
     let mut places: HashMap<(u8, Vec<u8>), usize> = HashMap::new();
     let mut entries: Vec<(Vec<u8>, Id)> = Vec::with_capacity(items.len());
@@ -182,21 +183,22 @@ fn unique(bytes: &[u8], pickle: &Unpickled, items: &[(Id, Id)]) -> Option<Vec<(V
     Some(entries)
 }
 
-/// What bytes are, however they lie in the pickle.
+/// Decodes bytes, whatever their form in the pickle is.
 pub(super) fn decoded(bytes: &[u8], data: &Bytes) -> Vec<u8> {
     let stored = bytes.get(data.range.clone()).unwrap_or_default();
     match data.latin1 {
         None => stored.to_vec(),
         Some(count) => {
             let mut out = vec![0; count];
-            // It was looked at when it was found.
+            // The characters were checked when the value was made.
             latin1(stored, &mut out);
             out
         }
     }
 }
 
-/// Fills `out` with the bytes that characters of UTF-8 stand for. False: they are others, or not as many.
+/// Fills `out` with the bytes that characters of UTF-8 stand for. False if the characters stand for other bytes, or for more or
+/// fewer.
 pub(in crate::format) fn latin1(stored: &[u8], out: &mut [u8]) -> bool {
     let Ok(text) = str::from_utf8(stored) else { return false };
     let mut bytes = text.chars().map(|character| u8::try_from(u32::from(character)));

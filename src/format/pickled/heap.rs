@@ -20,13 +20,13 @@ impl Heap<'_> {
         self.values.get_mut(usize::try_from(id).ok()?)
     }
 
-    /// Bytes of the pickle; none if they are not there.
+    /// Bytes of the pickle; an empty slice if the pickle does not have them.
     pub(super) fn at(&self, range: &Range<usize>) -> &[u8] {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 }
 
-/// Key, value, key, value …
+/// Makes pairs of items: key, value, key, value …
 pub(super) fn pairs(items: &[Id]) -> Option<impl Iterator<Item = (Id, Id)>> {
     let (pairs, rest) = items.as_chunks::<2>();
     rest.is_empty().then(|| pairs.iter().map(|[key, value]| (*key, *value)))

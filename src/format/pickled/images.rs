@@ -1,13 +1,13 @@
-//! Images of PIL as files: the header that makes one of the bytes as PIL has them.
+//! Images of PIL as files: the header that makes a file of the bytes as PIL has them.
 //!
-//! PNM where it holds the mode (RGB, L); TIFF where a palette or single bits belong to the image, since PIL's bytes are
-//! TIFF's as they are; else, and of no pixels, the array that `numpy.asarray` gives.
+//! PNM for modes that it has (RGB, L); TIFF if a palette or single bits belong to the image, since PIL's bytes are
+//! TIFF's as they are; else, and for images without pixels, the array that `numpy.asarray` gives.
 
 use super::machine::Unpickled;
 use super::value::{Image, Value};
 use crate::format::npy;
 
-/// Of a palette TIFF has so many colours, whether an image uses them or not.
+/// The colours of a palette in TIFF, whether an image uses them or not.
 const COLOURS: usize = 256;
 const BANDS: usize = 3;
 
@@ -15,12 +15,12 @@ const BANDS: usize = 3;
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
 
-/// What stands before the bytes of an image, and the ending of the file. `None`: the mode is not known, or it has other
+/// The header before the bytes of an image, and the ending of the file. `None` if the mode is not known, or the image has other
 /// bytes than its size asks for.
 pub(super) fn of_image(pickle: &Unpickled, image: &Image) -> Option<(Vec<u8>, &'static str)> {
     let Image { mode, width, height, data, palette } = image;
     let colours = palette_of(pickle, pickle.get(*palette)?)?;
-    // As PIL reads it: what was given a palette has one.
+    // As PIL reads it: an image that was given a palette has one.
     let mode = match mode.as_str() {
         "L" if !colours.is_empty() => "P",
         "LA" if !colours.is_empty() => "PA",
@@ -56,12 +56,12 @@ pub(super) fn of_image(pickle: &Unpickled, image: &Image) -> Option<(Vec<u8>, &'
 
 /// How the bytes of a mode are shown.
 enum Kind {
-    /// The magic number, and what an array has behind height and width.
+    /// The magic number, and the dimensions of an array behind height and width.
     Pnm(&'static str, &'static [u64]),
     Array(&'static str, &'static [u64]),
     /// A bit a pixel, rows of whole bytes.
     Bits,
-    /// Numbers of colours; with a second band how opaque each pixel is.
+    /// Numbers of colours; a second band has the opacity of each pixel.
     Palette(u8),
 }
 
@@ -84,7 +84,7 @@ fn layout(mode: &str) -> Option<(u64, Kind)> {
     })
 }
 
-/// The colours of a palette, red, green and blue of one after the other. `None`: it is no palette.
+/// The colours of a palette: red, green and blue of one colour after the other. `None` if the value is not a palette.
 fn palette_of(pickle: &Unpickled, palette: &Value) -> Option<Vec<u8>> {
     let numbers = match palette {
         Value::None => return Some(Vec::new()),
@@ -98,7 +98,7 @@ fn palette_of(pickle: &Unpickled, palette: &Value) -> Option<Vec<u8>> {
     numbers.len().is_multiple_of(BANDS).then(|| numbers.iter().map(number).collect())?
 }
 
-/// The header of a TIFF whose only strip is the image's bytes, which stand right behind it. `None`: they are too many.
+/// The header of a TIFF whose only strip is the image's bytes, which stand right behind it. `None` if they are too many.
 fn tiff(image: &Image, bits: &[u16], palette: Option<&[u8]>) -> Option<Vec<u8>> {
     let (width, height) = (u32::try_from(image.width).ok()?, u32::try_from(image.height).ok()?);
     let data_bytes = u32::try_from(image.data.len()).ok()?;
@@ -107,7 +107,7 @@ fn tiff(image: &Image, bits: &[u16], palette: Option<&[u8]>) -> Option<Vec<u8>> 
     let (fields, colours): (u32, u32) =
         (if has_palette { 10_u32 } else { 9 }, if has_palette { 768 } else { 0 });
     let fields = fields.checked_add(u32::from(bits.len() > 1))?;
-    // "II*\0", where the fields are; how many, they, and no further image.
+    // "II*\0" and the offset of the fields; their number, the fields, and a 0: no further image.
     let palette_at = fields.checked_mul(12)?.checked_add(8 + 2 + 4)?;
     let data_at = colours.checked_mul(2_u32)?.checked_add(palette_at)?;
     let [first, second] = [0, 1].map(|band| bits.get(band).copied().map_or(0, u32::from));
@@ -121,7 +121,7 @@ fn tiff(image: &Image, bits: &[u16], palette: Option<&[u8]>) -> Option<Vec<u8>> 
     };
     field(256, LONG, 1, width);
     field(257, LONG, 1, height);
-    // Two of 16 bits stand in the field itself.
+    // Two numbers of 16 bits stand in the field itself.
     field(258, SHORT, bands, first | second << 16);
     // Not compressed.
     field(259, SHORT, 1, 1);
@@ -135,7 +135,7 @@ fn tiff(image: &Image, bits: &[u16], palette: Option<&[u8]>) -> Option<Vec<u8>> 
         field(320, SHORT, colours, palette_at);
     }
     if bits.len() > 1 {
-        // The second band is how opaque a pixel is.
+        // The second band has the opacity of a pixel.
         field(338, SHORT, 1, 2);
     }
     out.extend_from_slice(&[0; 4]);
@@ -143,7 +143,7 @@ fn tiff(image: &Image, bits: &[u16], palette: Option<&[u8]>) -> Option<Vec<u8>> 
         for band in 0..BANDS {
             let of_band = palette.iter().skip(band).step_by(BANDS);
             let all = of_band.copied().chain(std::iter::repeat(0)).take(COLOURS);
-            // Of 16 bits: both bytes are it.
+            // Colours have 16 bits: both bytes have the same value.
             all.for_each(|colour| out.extend_from_slice(&[colour, colour]));
         }
     }

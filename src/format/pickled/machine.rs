@@ -1,7 +1,7 @@
-//! Pickle → values. Opcodes are followed as an unpickler follows them, but nothing is imported, called or executed: a
-//! class or function is known by its name, or the pickle is none that is taken apart.
+//! Pickle → values. Opcodes are followed as an unpickler follows them, but no code is imported, called or executed:
+//! classes and functions are known by their names, and a pickle with other ones is not taken apart.
 //!
-//! `None` everywhere means just that: the sample stays one file. The number of values is limited, not only by the
+//! `None` everywhere means that the sample stays one file. The number of values is limited, not only by the
 //! length of the pickle.
 
 use super::heap::{Heap, pairs};
@@ -11,33 +11,33 @@ use crate::format::ffrecord::pickle::{Input, opcode::*};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// More values than this are no sample of files.
+/// The most values of a sample that is shown as files.
 const MAX_VALUES: usize = 1 << 18;
 const MAX_PROTOCOL: u8 = 5;
 const MIN_PROTOCOL: u8 = 2;
 
 /// Follows one pickle.
 pub(super) struct Machine<'a> {
-    /// It lies in another one, as a part of a storage of PyTorch.
+    /// Whether the pickle lies in another one, in a storage of PyTorch.
     is_inside: bool,
     input: Input<'a>,
     heap: Heap<'a>,
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: BTreeMap<u64, Id>,
-    /// How many references lists, tuples and dictionaries hold.
+    /// The number of references that lists, tuples and dictionaries hold.
     held: usize,
-    /// Bytes that may still be decoded, which a pickle may refer to again and again.
+    /// Bytes that may still be decoded: a pickle may refer to the same ones again and again.
     left: usize,
 }
 
-/// All values of a pickle, and which of them it is of.
+/// All values of a pickle, and the number of its own value, which refers to the others.
 pub(super) struct Unpickled {
     pub(super) values: Vec<Value>,
     pub(super) top: Id,
-    /// Where the next byte stands behind it.
+    /// The offset of the byte behind the pickle.
     pub(super) end: usize,
-    /// Bytes that might still have been decoded.
+    /// Bytes that could still have been decoded.
     left: usize,
 }
 
@@ -52,17 +52,17 @@ pub(super) fn read(bytes: &[u8], at: usize) -> Option<Unpickled> {
     follow(bytes, at, false, most_decoded(bytes.len()))
 }
 
-/// Whether a pickle begins so. What was pickled by protocols 0 and 1 does not.
+/// Whether `head` begins a pickle of protocols 2 to 5; pickles of protocols 0 and 1 begin otherwise.
 pub(super) fn begins(head: &[u8]) -> bool {
     matches!(head, [PROTO, MIN_PROTOCOL..=MAX_PROTOCOL, ..])
 }
 
-/// How many bytes may be decoded, or compared, for a pickle of this length.
+/// The most bytes that are decoded, or compared, for a pickle of this length.
 pub(super) fn most_decoded(length: usize) -> usize {
     length.saturating_mul(4).saturating_add(1 << 20)
 }
 
-/// Follows a pickle that may decode so many bytes.
+/// Follows a pickle that may decode `left` bytes.
 fn follow(bytes: &[u8], at: usize, is_inside: bool, left: usize) -> Option<Unpickled> {
     let mut machine = Machine {
         is_inside,
@@ -87,7 +87,7 @@ fn follow(bytes: &[u8], at: usize, is_inside: bool, left: usize) -> Option<Unpic
 }
 
 impl Machine<'_> {
-    /// Follows one opcode; true: it was the last one.
+    /// Follows one opcode; true if it was the last one.
     fn step(&mut self) -> Option<bool> {
         let code = self.input.byte().ok()?;
         match code {
@@ -142,7 +142,7 @@ impl Machine<'_> {
             .then_some(false)
     }
 
-    /// The value that an opcode makes.
+    /// Makes the value of an opcode.
     fn make(&mut self, code: u8) -> Option<Value> {
         Some(match code {
             NONE => Value::None,
@@ -191,7 +191,7 @@ impl Machine<'_> {
                 let (arguments, callable) = (self.pop()?, self.pop()?);
                 let Value::Known(callable) = *self.heap.get(callable)? else { return None };
                 match callable {
-                    // A storage holds no other one.
+                    // A storage holds no other storage.
                     Known::LoadFromBytes if self.is_inside => return None,
                     Known::LoadFromBytes => self.load(arguments)?,
                     _ => self.called(callable, arguments, code == NEWOBJ)?,
@@ -206,7 +206,7 @@ impl Machine<'_> {
         })
     }
 
-    /// What a class or function gives, which may be as large as its arguments.
+    /// Makes the value that a class or function would return, which may be as large as its arguments.
     fn called(&mut self, callable: Known, arguments: Id, is_new: bool) -> Option<Value> {
         let value = objects::call(&self.heap, callable, arguments, is_new)?;
         match &value {
@@ -227,7 +227,7 @@ impl Machine<'_> {
         Some(())
     }
 
-    /// The value on top may be changed.
+    /// Returns the value on top, to be changed.
     fn top(&mut self) -> Option<&mut Value> {
         let id = *self.stack.get(self.floor()..)?.last()?;
         self.heap.get_mut(id)
@@ -242,7 +242,7 @@ impl Machine<'_> {
         if self.stack.len() <= self.floor() { None } else { self.stack.pop() }
     }
 
-    /// What lies above the last MARK, or so many values.
+    /// Takes the values above the last MARK, or `count` values.
     fn items(&mut self, to_mark: bool, count: usize) -> Option<Vec<Id>> {
         let from = match to_mark {
             true => self.marks.pop()?,
@@ -257,7 +257,7 @@ impl Machine<'_> {
         self.input.array().ok().map(u32::from_le_bytes)
     }
 
-    /// The length that stands behind an opcode: of one byte, of eight, or of four.
+    /// Reads the length behind an opcode: of one byte, of eight, or of four.
     fn length(&mut self, is_short: bool, is_long: bool) -> Option<u64> {
         Some(match (is_short, is_long) {
             (true, _) => self.input.byte().ok()?.into(),
@@ -266,14 +266,14 @@ impl Machine<'_> {
         })
     }
 
-    /// Passes over so many bytes: where they are.
+    /// Passes over `length` bytes, and returns their range.
     fn range(&mut self, length: u64) -> Option<Range<usize>> {
         let start = self.input.at;
         self.input.take(length).ok()?;
         Some(start..self.input.at)
     }
 
-    /// The storage that lies in bytes, as a file of PyTorch in themselves.
+    /// Reads the storage in bytes that are themselves a file of PyTorch.
     fn load(&mut self, arguments: Id) -> Option<Value> {
         let Value::Tuple(arguments) = self.heap.get(arguments)? else { return None };
         let [file] = arguments[..] else { return None };
@@ -291,7 +291,7 @@ impl Machine<'_> {
     }
 }
 
-/// A number of up to 16 bytes, little-endian, in two's complement.
+/// Reads a number of up to 16 bytes, little-endian, in two's complement.
 fn integer(bytes: &[u8]) -> Option<i128> {
     let fill = if bytes.last().is_some_and(|last| *last >= 0x80) { 0xff } else { 0 };
     let mut whole = [fill; 16];
@@ -299,8 +299,8 @@ fn integer(bytes: &[u8]) -> Option<i128> {
     Some(i128::from_le_bytes(whole))
 }
 
-/// A storage as the older file format of PyTorch has it: several pickles, then the number of elements and their bytes. Its
-/// pickles may decode so many bytes; gives how many of these are left.
+/// Reads a storage in the older file format of PyTorch: several pickles, then the number of elements and their bytes. Its
+/// pickles may decode `most` bytes; the number of those that are left is also returned.
 fn storage(bytes: &[u8], range: &Range<usize>, most: usize) -> Option<(Storage, usize)> {
     let inside = bytes.get(..range.end)?;
     let behind = |last: &Unpickled| follow(inside, last.end, true, last.left);

@@ -1,12 +1,12 @@
-//! Pickled samples as files: a tuple is a directory, a dictionary its keys, an array a `.npy` file.
+//! Pickled samples as files: a tuple is a directory, a dictionary a directory of its keys, an array a `.npy` file.
 //!
 //! Most datasets of FFRecord hold pickles of Python objects, and many of LMDB and MDS. With `--pickles` each is read once
-//! and taken apart: by a decoder that knows a few types and executes nothing. What it does not know stays one file. What
-//! was found is an index that can be kept (`records`; LMDB's own). Bytes that lie together in a pickle are served in
-//! place; those of FFRecord were checked, and each file has a checksum of its own.
+//! and taken apart: by a decoder that knows a few types and executes no code. A pickle with other types stays one file. The
+//! files that were found are an index that can be kept (`records`; LMDB's own). Bytes that lie together in a pickle are served
+//! in place; those of FFRecord were checked, and each file has a checksum of its own.
 //!
-//! `machine` follows opcodes, `objects` knows classes, `files` makes files of values, `rows` makes them a record's. LMDB
-//! and MDS begin here with `take_apart`; FFRecord, whose own format knows nothing of it, is opened as [`Pickled`].
+//! `machine` follows opcodes, `objects` knows classes, `files` makes files of values, `rows` makes rows of a record of them.
+//! LMDB and MDS begin here with `take_apart`; FFRecord, whose own format does not know pickles, is opened as [`Pickled`].
 
 mod files;
 mod heap;
@@ -32,22 +32,22 @@ use super::{
 use std::sync::Arc;
 
 const NAME: &str = "FFRecord pickles";
-/// A larger sample stays one file: to be taken apart it must fit in memory.
+/// The largest sample that is taken apart, for which it must fit in memory; a larger one stays one file.
 pub(super) const MAX_SAMPLE_BYTES: u64 = 256 << 20;
-/// So many bytes of the container may be a file, on average.
+/// The fewest bytes of the container for each file, on average.
 pub(super) const BYTES_A_FILE: u64 = 16;
 
-/// Whether the samples, or values, of a container that is opened so are to be taken apart.
+/// Whether the samples, or values, of a container that is opened with these options are to be taken apart.
 pub(super) fn is_asked(options: &OpenOptions) -> bool {
     options.pickles && options.view != View::Raw
 }
 
-/// Whether bytes that begin so may be a pickle that can be taken apart.
+/// Whether bytes that begin with `head` may be a pickle that can be taken apart.
 pub(super) fn may_be(head: &[u8]) -> bool {
     machine::begins(head)
 }
 
-/// The files of a value that is a pickle. `None`: it stays one.
+/// Finds the files of a value that is a pickle. `None` if the value stays one file.
 pub(super) fn take_apart(bytes: &[u8]) -> Option<Files> {
     let pickle = machine::read(bytes, 0).filter(|pickle| pickle.end == bytes.len())?;
     files::files(bytes, &pickle)
@@ -57,7 +57,7 @@ pub(super) fn take_apart(bytes: &[u8]) -> Option<Files> {
 #[derive(Debug)]
 pub struct Pickled;
 
-/// What a container is opened with whose pickled samples are to be shown as files.
+/// The format that opens a container of `format` whose pickled samples are to be shown as files.
 pub(super) fn over(
     format: &'static dyn Format,
     options: &OpenOptions,
@@ -117,7 +117,7 @@ impl RecordFormat for OfSamples {
     const NAME: &'static str = NAME;
     const VERSION: u32 = 3;
 
-    /// FFRecord's, which was right or absent when the samples were read.
+    /// The checksum of FFRecord's header, which was right or absent when the samples were read.
     fn index_checksum(source: &dyn Source) -> IndexChecksum {
         match ffrecord::has_header_checksum(source) {
             true => IndexChecksum::Ok,
@@ -154,7 +154,7 @@ impl Pass<'_> {
         })
     }
 
-    /// Reads a sample. False: it is damaged, or too large.
+    /// Reads a sample; false if it is damaged or too large.
     fn is_read(&mut self, sample: &Sample) -> Result<bool> {
         let is_plain = sample.content == Content::Stored && !sample.damaged;
         if !is_plain || sample.length_bytes > MAX_SAMPLE_BYTES {
@@ -166,7 +166,7 @@ impl Pass<'_> {
         Ok(sample.checksum.is_none_or(|checksum| checksum.check(&self.bytes).is_ok()))
     }
 
-    /// The files of the sample that was read. `None`: it stays one.
+    /// Makes the record of the sample that was read. `None` if the sample stays one file.
     fn taken_apart(&mut self, offset: u64) -> Option<Record<OfSamples>> {
         let files = take_apart(&self.bytes)?;
         let mut record = Record::default();
@@ -177,7 +177,7 @@ impl Pass<'_> {
     }
 }
 
-/// A sample that stays one file.
+/// Makes the record of a sample that stays one file.
 fn whole(sample: &Sample) -> Record<OfSamples> {
     let mut record = Record::default();
     let row = Row::stored(sample.offset_bytes, sample.length_bytes, ending::NONE);

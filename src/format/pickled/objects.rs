@@ -1,13 +1,13 @@
-//! What the known classes and functions would make: arrays of NumPy, images of PIL, tensors of PyTorch.
+//! The values that the known classes and functions would make: arrays of NumPy, images of PIL, tensors of PyTorch.
 
 use super::heap::{Heap, pairs};
 use super::value::{Array, Bytes, Dtype, Id, Image, Known, Storage, Value, storage_type};
 use crate::format::npy;
 
-/// No array that NumPy reads has more dimensions.
+/// The most dimensions of an array that NumPy reads.
 const MAX_DIMENSIONS: usize = 64;
 
-/// What `callable(*arguments)`, or with `is_new` `callable.__new__(callable, *arguments)`, would be.
+/// The value that `callable(*arguments)`, or with `is_new` `callable.__new__(callable, *arguments)`, would return.
 pub(super) fn call(heap: &Heap<'_>, callable: Known, arguments: Id, is_new: bool) -> Option<Value> {
     let Value::Tuple(arguments) = heap.get(arguments)? else { return None };
     let value = |number: usize| heap.get(*arguments.get(number)?);
@@ -51,7 +51,7 @@ pub(super) fn call(heap: &Heap<'_>, callable: Known, arguments: Id, is_new: bool
     })
 }
 
-/// What `target` is once its state is set.
+/// The value of `target` once its state is set.
 pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
     let (target, state) = (heap.get(target)?, heap.get(state)?);
     let fields = match state {
@@ -78,7 +78,7 @@ pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
             let shape = lengths(heap, field(1)?)?;
             Value::Array(array(field(2)?, shape, *is_fortran, bytes(field(4)?)?)?)
         }
-        // [info, mode, size, palette, bytes], of a file its name, and of a JPEG its components
+        // [info, mode, size, palette, bytes]; an image of a file also has its name, and one of a JPEG its components
         Value::NewImage if matches!(fields.len(), 5 | 6 | 8) => {
             let [width, height] = lengths(heap, field(2)?)?[..] else { return None };
             let (mode, data) = (text(heap, field(1)?)?, bytes(field(4)?)?.clone());
@@ -88,7 +88,7 @@ pub(super) fn build(heap: &Heap<'_>, target: Id, state: Id) -> Option<Value> {
     })
 }
 
-/// A storage of PyTorch that stands elsewhere in the same file: its type, and so many elements.
+/// A storage of PyTorch that stands elsewhere in the same file: its type, and the number of its elements.
 pub(super) fn persistent(heap: &Heap<'_>, id: Id) -> Option<Value> {
     let Value::Tuple(fields) = heap.get(id)? else { return None };
     let field = |number: usize| heap.get(*fields.get(number)?);
@@ -112,7 +112,7 @@ fn ordered(heap: &Heap<'_>, list: &Value) -> Option<Value> {
     Some(Value::Dict(all))
 }
 
-/// Bytes that are written as characters.
+/// Makes bytes that are written as characters.
 fn encoded(heap: &Heap<'_>, characters: &Value, charset: &Value) -> Option<Value> {
     let Value::Text(range) = characters else { return None };
     if !matches!(text(heap, charset)?.as_str(), "latin1" | "latin-1") {
@@ -124,7 +124,7 @@ fn encoded(heap: &Heap<'_>, characters: &Value, charset: &Value) -> Option<Value
         u8::try_from(u32::from(character)).ok()?;
         count = count.saturating_add(1);
     }
-    // Of ASCII alone they are what they stand for.
+    // Characters of ASCII are stored as the bytes that they stand for.
     let latin1 = Some(count).filter(|count| *count < characters.len());
     Some(Value::Bytes(Bytes { range: range.clone(), latin1 }))
 }
@@ -132,7 +132,7 @@ fn encoded(heap: &Heap<'_>, characters: &Value, charset: &Value) -> Option<Value
 fn array(dtype: &Value, shape: Vec<u64>, is_fortran: bool, data: &Bytes) -> Option<Array> {
     let Value::Dtype(dtype) = dtype else { return None };
     let mut descr = dtype.descr();
-    // Types without an order, as NumPy writes them.
+    // Types without a byte order, as NumPy writes them.
     if matches!(dtype.order, '|') && npy::item_bytes(&descr).is_some_and(|bytes| bytes > 1) {
         let is_text = dtype.kind.starts_with(['S', 'V']);
         descr = if is_text { descr } else { format!("<{}", dtype.kind) };
@@ -146,7 +146,7 @@ fn array(dtype: &Value, shape: Vec<u64>, is_fortran: bool, data: &Bytes) -> Opti
     })
 }
 
-/// Whether nothing says that the numbers of a tensor are to be conjugated, or to have the other sign.
+/// Whether no mark says that the numbers of a tensor are to be conjugated, or to have the other sign.
 fn is_unmarked(marks: Option<&Value>) -> bool {
     match marks {
         None | Some(Value::None) => true,
@@ -163,7 +163,7 @@ fn count(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |count, length| count.checked_mul(*length))
 }
 
-/// Whether elements lie together, if these are lengths and strides from the innermost dimension on.
+/// Whether elements with these lengths and strides, from the innermost dimension on, lie together.
 fn is_in_order<'a>(mut axes: impl Iterator<Item = (&'a u64, &'a u64)>) -> bool {
     let mut step = Some(1_u64);
     axes.all(|(length, stride)| {
@@ -173,7 +173,7 @@ fn is_in_order<'a>(mut axes: impl Iterator<Item = (&'a u64, &'a u64)>) -> bool {
     })
 }
 
-/// A tensor whose elements lie together.
+/// Makes a tensor whose elements lie together.
 fn tensor(storage: &Storage, offset: i128, shape: Vec<u64>, strides: &[u64]) -> Option<Array> {
     if shape.len() != strides.len() {
         return None;
@@ -214,7 +214,7 @@ fn int(value: &Value) -> Option<i128> {
     }
 }
 
-/// A shape, or strides.
+/// Reads a shape, or strides.
 fn lengths(heap: &Heap<'_>, value: &Value) -> Option<Vec<u64>> {
     let Value::Tuple(items) = value else { return None };
     if items.len() > MAX_DIMENSIONS {

@@ -1,14 +1,14 @@
 //! The files of a pickle as rows of a record.
 //!
-//! Imports the files, and what formats of records share.
+//! Imports the files, and `records` of this room.
 
 use super::files::{Files, decoded};
 use crate::format::ChecksumKind;
 use crate::format::records::{Builder, Record, RecordFormat, Row};
 
 /// Adds the files of a pickle to a record, below the directory `above` if that is not empty. The pickle is `bytes`, which
-/// begin at `offset` of the container. With `checksum` each file gets one of its own. The format decodes what is coded by
-/// [`super::latin1`]. `None`: there are too many headers; some files may have been added.
+/// begin at `offset` of the container. With `checksum` each file gets one of its own. The format decodes coded files with
+/// [`super::latin1`]. `None` if there are too many headers; some files may have been added.
 pub(in crate::format) fn add<F: RecordFormat>(
     (bytes, offset): (&[u8], u64),
     files: &Files,

@@ -30,7 +30,7 @@ fn open(file: &[u8]) -> Box<dyn Container> {
     format.open(source, &options).unwrap()
 }
 
-/// What a file shows; its checksum must be right.
+/// The bytes that a file shows, whose checksum must be right.
 fn shown_of(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let sample = container.sample(index).unwrap();
     let stored = &file[sample.offset_bytes as usize..sample.end_bytes() as usize];
@@ -111,7 +111,7 @@ fn a_dict_is_a_directory_of_its_keys_and_of_equal_ones_the_last_counts() {
     assert_eq!(one(pickle), expected(&[("0/a.bin", b"\x01")]));
 }
 
-/// An image as it is pickled, but for the end of the pickle.
+/// An image as it is pickled, without the end of the pickle.
 fn image(mode: &str, (width, height): (u8, u8), palette: &[u8], data: &[u8]) -> Vec<u8> {
     let mut pickle = b"cPIL.Image\nImage\n)\x81](}\x8c".to_vec();
     pickle.push(mode.len() as u8);
@@ -162,7 +162,7 @@ fn an_image_of_a_file_is_its_pixels_whatever_else_its_format_keeps() {
     let class = |name: &str| [&b"cPIL."[..], name.as_bytes(), b"\n)\x81](}"].concat();
     let start = plain.strip_prefix(b"cPIL.Image\nImage\n)\x81](}").unwrap();
     let start = start.strip_suffix(b"eb").unwrap();
-    // A name; of a JPEG also how many components there are, and what is said of each.
+    // A name; for a JPEG also the number of components, and the values of each.
     for (name, more) in [
         ("PngImagePlugin\nPngImageFile", &b"\x8c\0"[..]),
         ("JpegImagePlugin\nJpegImageFile", b"\x8c\0K\x01](K\x01K\x01K\x01K\0ta"),
@@ -187,7 +187,7 @@ fn images_whose_sizes_or_palettes_lie_stay_one_file() {
     let large = image("P", (1, 1), &[], &[0]);
     let start = large.strip_suffix(b"NC\x01\0eb").unwrap();
     stays_one(&pickle_of(&[start, &number].concat()));
-    // An index would hold a palette for each.
+    // An index would hold a palette for each image.
     let many = image("P", (1, 1), &[], &[0]).repeat(30);
     stays_one(&pickle_of(&[b"(", &many[..], b"t"].concat()));
 }
@@ -259,7 +259,7 @@ fn what_is_not_known_stays_one_file_and_nothing_is_called() {
     stays_one(&long);
 }
 
-/// A storage of three bytes, as a file of PyTorch, with so many opcodes behind what is said of the system.
+/// A storage of three bytes, as a file of PyTorch, with the opcodes `more` behind the description of the system.
 fn storage(more: &[u8]) -> Vec<u8> {
     [
         &b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."[..],
@@ -274,7 +274,7 @@ fn storage(more: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// A tensor of three bytes, with so many opcodes behind its usual arguments.
+/// A tensor of three bytes, with the opcodes `more` behind its usual arguments.
 fn tensor(more: &[u8]) -> Vec<u8> {
     let file = storage(b"");
     let start = b"\x80\x04ctorch._utils\n_rebuild_tensor_v2\n(ctorch.storage\n_load_from_bytes\nB";
@@ -294,7 +294,7 @@ fn a_tensor_that_is_marked_as_conjugated_or_negative_stays_one_file() {
     }
 }
 
-/// Opcodes for `_load_from_bytes` of a pickle.
+/// Opcodes that call `_load_from_bytes` with a pickle.
 fn loaded(pickle: &[u8]) -> Vec<u8> {
     let length = (pickle.len() as u32).to_le_bytes();
     let load: &[u8] = b"\x80\x04ctorch.storage\n_load_from_bytes\nB";
@@ -318,7 +318,7 @@ fn a_small_pickle_cannot_make_work_or_memory_without_end() {
     // One long key of many entries of one dictionary.
     let key = [&b"\x80\x04}(X\0\0\x01\0"[..], &[b'x'; 1 << 16], b"q\0K\x01"].concat();
     stays_one(&[&key[..], &b"h\0K\x01".repeat(4000), b"u."].concat());
-    // What only stands in a storage.
+    // A persistent ID, which stands only in a storage.
     stays_one(
         b"\x80\x04(X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x01NtQ.",
     );
@@ -326,7 +326,7 @@ fn a_small_pickle_cannot_make_work_or_memory_without_end() {
 
 #[test]
 fn what_storages_decode_counts_for_each_of_them_and_for_the_sample() {
-    // Bytes of protocol 2 of one long text, again and again.
+    // A storage that makes bytes of one long text `count` times, as protocol 2 does.
     let decoding = |count: usize| {
         let text = [&b"X"[..], &(8 * count as u32).to_le_bytes(), &vec![b'x'; 8 * count], b"q\x01"];
         let start = [&b"X\x01\0\0\0x("[..], &text.concat(), b"c_codecs\nencode\nq\x02"].concat();
@@ -349,7 +349,7 @@ fn what_storages_decode_counts_for_each_of_them_and_for_the_sample() {
     };
     assert!(is_directory(&decoding(10), 1));
     assert!(is_directory(&decoding(300), 20));
-    // 8 MB of 18 KB, which the whole sample might decode; and 0.7 MB too often for it.
+    // 8 MB from 18 KB, too much for a storage but not for the whole sample; and 0.7 MB too often for the sample.
     assert!(!is_directory(&decoding(1000), 1));
     assert!(!is_directory(&decoding(300), 100));
 }

@@ -1,4 +1,4 @@
-//! What a pickle holds, as values that refer to each other and to the bytes of the pickle.
+//! The content of a pickle, as values that refer to each other and to the bytes of the pickle.
 //!
 //! Imports nothing.
 
@@ -34,22 +34,22 @@ pub(super) enum Value {
     Storage(Storage),
 }
 
-/// Bytes, and how they lie in the pickle.
+/// Bytes, and their form in the pickle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::format) struct Bytes {
     pub(in crate::format) range: Range<usize>,
-    /// They are characters of UTF-8 up to U+00FF, so many: as protocol 2 has them.
+    /// The number of bytes, if they are stored as characters of UTF-8 up to U+00FF, as in protocol 2.
     pub(in crate::format) latin1: Option<usize>,
 }
 
 impl Bytes {
-    /// How many they are.
+    /// The number of bytes.
     pub(in crate::format) fn len(&self) -> usize {
         self.latin1.unwrap_or(self.range.end.saturating_sub(self.range.start))
     }
 }
 
-/// A type of elements: what stands behind the byte order, and that.
+/// A type of elements: its kind and size, and the byte order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dtype {
     pub(super) kind: String,
@@ -65,7 +65,7 @@ impl Dtype {
 /// An array, or a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Array {
-    /// `None`: NumPy does not have the type.
+    /// NumPy's name of the type; `None` if NumPy does not have it.
     pub(super) descr: Option<String>,
     pub(super) shape: Vec<u64>,
     pub(super) is_fortran: bool,
@@ -79,20 +79,20 @@ pub(super) struct Image {
     pub(super) width: u64,
     pub(super) height: u64,
     pub(super) data: Bytes,
-    /// None, or the list of the colours' numbers.
+    /// The value None, or the list of the colours' numbers.
     pub(super) palette: Id,
 }
 
-/// Numbers of PyTorch.
+/// A storage of PyTorch: numbers of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Storage {
-    /// What NumPy calls the type; `None`: it does not have it.
+    /// NumPy's name of the type; `None` if NumPy does not have it.
     pub(super) descr: Option<&'static str>,
     pub(super) item_bytes: usize,
     pub(super) range: Range<usize>,
 }
 
-/// Classes and functions that are known. None of them is called.
+/// The known classes and functions, which are never called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     OrderedDict,
@@ -111,7 +111,7 @@ pub(super) enum Known {
     StorageType(u8),
 }
 
-/// PyTorch's storages: class, what NumPy calls the type, bytes of an element.
+/// PyTorch's storages: class, NumPy's name of the type, bytes of an element.
 static STORAGES: &[(&str, Option<&str>, usize)] = &[
     ("FloatStorage", Some("<f4"), 4),
     ("DoubleStorage", Some("<f8"), 8),
@@ -159,7 +159,7 @@ pub(super) fn known(module: &[u8], name: &[u8]) -> Option<Known> {
     })
 }
 
-/// What NumPy calls the elements of a storage's class, and how many bytes each has.
+/// NumPy's name of the type of a storage's elements, and the bytes of each element.
 pub(super) fn storage_type(known: Known) -> Option<(Option<&'static str>, usize)> {
     let Known::StorageType(row) = known else { return None };
     STORAGES.get(usize::from(row)).map(|(_, descr, bytes)| (*descr, *bytes))

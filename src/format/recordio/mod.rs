@@ -47,7 +47,7 @@ impl ScannedFormat for RecordIo {
         Ok(if u32::from_le_bytes(head) == MAGIC { Detected::Yes } else { Detected::No })
     }
 
-    /// One of no records is told by its name.
+    /// A file without records is recognized by its name.
     fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
         if first.is_empty() {
             return Ok(part.has_ending_within(Self::EXTENSIONS));

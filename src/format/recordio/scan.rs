@@ -1,5 +1,5 @@
-//! Finds the records of a file, header by header, as a state machine: see [`Scanner`]. Of a record's data only so much is
-//! read as tells its labels and the kind of its value.
+//! Finds the records of a file, header by header, as a state machine: see [`Scanner`]. Of a record's data, only the bytes that
+//! tell its labels and the kind of its value are read.
 
 use super::{MAGIC, RecordIo};
 use crate::format::bytes::u32_at;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 pub(super) const HEAD_BYTES: u64 = 8;
 const KIND_SHIFT: u32 = 29;
 const LENGTH_MASK: u32 = (1 << KIND_SHIFT) - 1;
-/// What stands before the labels of an image record.
+/// Bytes before the labels of an image record.
 const LABELS_AT: u64 = 24;
-/// A larger value is not read to find out whether it is text.
+/// The largest value that is read to find out whether it is text.
 const MAX_LOOK_BYTES: u64 = 1 << 20;
-/// A record has no more parts.
+/// The most parts of a record.
 const MAX_PARTS: usize = 1 << 16;
 
 /// A pass over a file.
@@ -26,26 +26,26 @@ pub(super) struct RecordIoScanner {
     state: State,
     /// The last record; whether the file has all of it is known later.
     last: Option<Found>,
-    /// Memory for what is seen of the next record.
+    /// Memory for the bytes that are read of the next record.
     spare: Vec<u8>,
 }
 
 enum State {
-    /// A header comes.
+    /// A header is next.
     Header(Option<Found>),
-    /// More of the first part's data comes.
+    /// More of the first part's data is next.
     Data(Found),
 }
 
 /// A record as far as it is known.
 struct Found {
-    /// Where it begins.
+    /// The offset of the record.
     at: u64,
     /// The data of its first part: offset and length.
     first: (u64, u64),
-    /// The same of further parts. The magic number between two of them is a part, too.
+    /// Offsets and lengths of further parts. The magic number between two of them is a part, too.
     more: Vec<(u64, u64)>,
-    /// More parts follow.
+    /// Whether more parts follow.
     goes_on: bool,
     /// The beginning of the first part's data.
     seen: Vec<u8>,
@@ -63,7 +63,7 @@ impl Found {
         at.saturating_add(*length)
     }
 
-    /// Where the value begins in the data, and its length. `None`: its labels do not fit.
+    /// The number of labels, the start of the value in the data, and its length. `None` if the labels do not fit.
     fn value(&self) -> Option<(u32, u64, u64)> {
         let labels = u32_at(&self.seen, 0).filter(|_| self.seen.len() as u64 >= LABELS_AT)?;
         let start = LABELS_AT.checked_add(u64::from(labels).checked_mul(4)?)?;
@@ -71,10 +71,11 @@ impl Found {
         is_whole.then_some((labels, start, self.length().saturating_sub(start)))
     }
 
-    /// How much of the first part must be seen to know what the record is; `None`: that is known.
+    /// The number of bytes of the first part that must be read to find its labels and its value's ending; `None` once they are
+    /// known.
     fn look(&mut self) -> Option<u64> {
         let (_, first_bytes) = self.first;
-        // Mostly there is one label, and the value's head stands here, too.
+        // Mostly the record has one label, and the first bytes of its value are read, too.
         let few = LABELS_AT.saturating_add(magic::HEAD_BYTES as u64);
         if (self.seen.len() as u64) < first_bytes.min(few) {
             return Some(few);
@@ -90,7 +91,7 @@ impl Found {
             return Some(head_end);
         }
         let value = self.seen.get(usize::try_from(start).ok()?..)?;
-        // Of a record in parts the length is not known yet: it is one of a million.
+        // The length of a record in parts is not known yet: one record of a million is in parts.
         let known = ending::code_of_head(value, length);
         let is_small = length <= MAX_LOOK_BYTES && !self.goes_on;
         if known.is_none() && is_small && (self.seen.len() as u64) < first_bytes {
@@ -103,13 +104,13 @@ impl Found {
 }
 
 impl RecordIoScanner {
-    /// Begins at the first byte. Errors call the file `part`.
+    /// Begins a pass at the first byte. Errors call the file `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
         let pass = Pass::new(part, options, HEAD_BYTES);
         Self { pass, state: State::Header(None), last: None, spare: Vec::new() }
     }
 
-    /// A header at `at`: of a record, or of a further part of `found`.
+    /// Takes a header at `at`: of a record, or of a further part of `found`.
     fn header(&mut self, at: u64, bytes: &[u8], found: Option<Found>) -> Result<()> {
         if bytes.is_empty() && found.is_none() {
             self.pass.want = None;
@@ -149,7 +150,7 @@ impl RecordIoScanner {
         Ok(())
     }
 
-    /// Asks for more of the data of a record's first part, or goes on to what follows it.
+    /// Asks for more of the data of a record's first part, or goes on behind it.
     fn data(&mut self, mut found: Found) -> Result<()> {
         let wanted = if self.pass.is_typed { found.look() } else { None };
         let Some(wanted) = wanted else {
@@ -175,7 +176,7 @@ impl RecordIoScanner {
         };
     }
 
-    /// Adds a record that the file has all of.
+    /// Adds a record that the file has as a whole.
     fn add(&mut self, found: &Found) -> Result<()> {
         self.fill(found).map_err(|TooMany| {
             self.pass.malformed(found.at, "fewer than 2³¹ files in parts", "more".to_owned(), "")
@@ -206,7 +207,7 @@ impl RecordIoScanner {
         Ok(())
     }
 
-    /// The data of a record from byte `start` on.
+    /// Makes the row of a record's data from byte `start` on.
     fn row(&mut self, found: &Found, start: u64, code: u8) -> Result<Row<RecordIo>, TooMany> {
         let (at, length) = found.first;
         let (at, length) = (at.saturating_add(start), length.saturating_sub(start));

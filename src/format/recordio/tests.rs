@@ -97,7 +97,7 @@ fn records_without_the_header_of_images_are_files() {
 fn parts_of_a_record_are_joined_with_the_magic_number_between_them() {
     let magic = MAGIC.to_le_bytes();
     let value = [JPEG, b"..", &magic, &magic, b"1234", &magic].concat();
-    // Behind 24 bytes of header, 38 of the value come before the first of them.
+    // Behind 24 bytes of header, 38 bytes of the value come before the first magic number.
     let data = image(&[1.0], &value);
     let written = record(&data);
     assert_eq!(written.windows(4).filter(|word| *word == magic).count(), 4);
@@ -131,13 +131,13 @@ fn what_is_no_record_refuses_the_file_and_is_named_or_ends_what_is_shown() {
 
 #[test]
 fn a_record_of_very_many_parts_is_refused() {
-    // Two for each magic number in the data: it, and what follows.
+    // Two pieces for each magic number in the data: the number, and the bytes behind it.
     for (numbers, is_refused) in [(1 << 15, false), ((1 << 15) + 1, true), (1 << 17, true)] {
         let file = record(&MAGIC.to_le_bytes().repeat(numbers));
         let error = open(&file, false).err().map(|error| error.to_string());
         let said = error.unwrap_or_default();
         assert_eq!(said.contains("the next part of a record"), is_refused, "{said}");
-        // Nothing of it is shown.
+        // No part of a refused record is shown.
         assert_eq!(open(&file, true).unwrap().len(), u64::from(!is_refused));
     }
 }

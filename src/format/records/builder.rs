@@ -13,12 +13,12 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So many files, and bytes of their names, are taken whatever their container's length is.
+/// The files, and the bytes of their names, that a container may have whatever its length is.
 const FREE_FILES: u64 = 1 << 16;
 const FREE_NAME_BYTES: u64 = 16 << 20;
-/// And so many bytes of names for each byte of the container.
+/// The further bytes of names for each byte of the container.
 const NAME_BYTES_A_BYTE: u64 = 4;
-/// So many damaged files are told apart by why; more are damaged without a reason, and leave the headers of others their room.
+/// The most damaged files with a reason; further ones have none, so that the headers of other files have room.
 const MAX_REASONS: u32 = 1 << 18;
 
 /// The files of one record.
@@ -33,14 +33,14 @@ pub(in crate::format) struct Record<F> {
 #[derive(Debug)]
 struct File<F> {
     name: Range<usize>,
-    /// The record has no files: this is it.
+    /// Whether the file is the whole record.
     is_record: bool,
     row: Row<F>,
-    /// Of the file that is shown.
+    /// The size of the file that is shown.
     size_bytes: u64,
 }
 
-/// Where a record ended when it was smaller.
+/// An earlier end of a record.
 #[derive(Debug, Default)]
 pub(in crate::format) struct Mark {
     names: usize,
@@ -59,7 +59,7 @@ impl<F> Record<F> {
         self.cut(&Mark::default());
     }
 
-    /// Where it ends so far.
+    /// The present end of the record.
     pub(in crate::format) fn mark(&self) -> Mark {
         Mark {
             names: self.names.len(),
@@ -68,24 +68,24 @@ impl<F> Record<F> {
         }
     }
 
-    /// Leaves out what was added behind a mark.
+    /// Removes the files and directories that were added behind a mark.
     pub(in crate::format) fn cut(&mut self, mark: &Mark) {
         self.names.truncate(mark.names);
         self.files.truncate(mark.files);
         self.directories.truncate(mark.directories);
     }
 
-    /// Whether nothing was added.
+    /// Whether the record has no files and no directories.
     pub(in crate::format) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.directories.is_empty()
     }
 
-    /// How many files it has.
+    /// The number of its files and directories.
     pub(in crate::format) fn len(&self) -> usize {
         self.files.len().saturating_add(self.directories.len())
     }
 
-    /// Adds a file. `name` is its path without the ending, in parts.
+    /// Adds a file. `name` has the components of its path, without the ending.
     pub(in crate::format) fn file(&mut self, name: &[&[u8]], row: Row<F>) {
         let name = self.add_name(name);
         let size_bytes = match row.shown {
@@ -98,12 +98,12 @@ impl<F> Record<F> {
         self.files.push(File { name, is_record: false, row, size_bytes });
     }
 
-    /// The record is this file, of so many bytes.
+    /// Makes one file of `size_bytes` bytes the whole record.
     pub(in crate::format) fn whole(&mut self, row: Row<F>, size_bytes: u64) {
         self.files.push(File { name: 0..0, is_record: true, row, size_bytes });
     }
 
-    /// Adds a file of so many bytes.
+    /// Adds a file of `size_bytes` bytes.
     pub(in crate::format) fn sized(&mut self, name: &[&[u8]], row: Row<F>, size_bytes: u64) {
         let name = self.add_name(name);
         self.files.push(File { name, is_record: false, row, size_bytes });
@@ -115,7 +115,7 @@ impl<F> Record<F> {
         self.directories.push(name);
     }
 
-    /// None of its bytes can be believed, for a reason that [`Builder::reason`] has given.
+    /// Makes all files of the record damaged, for a reason that [`Builder::reason`] has given.
     pub(in crate::format) fn set_damaged(&mut self, reason: u32) {
         for file in &mut self.files {
             file.row.is_damaged = true;
@@ -140,7 +140,7 @@ impl<F> Record<F> {
     }
 }
 
-/// What a container has too much of for its length.
+/// The things of which a container has too many for its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) enum Full {
     Files,
@@ -148,24 +148,24 @@ pub(in crate::format) enum Full {
     Names,
 }
 
-/// What the records so far have in common.
+/// The common form of the records so far.
 #[derive(Debug)]
 enum Alike {
-    /// There is none yet.
+    /// No record was added yet.
     Empty,
-    /// Each is a file.
+    /// Each record is a file.
     Files,
-    /// Each has files of these names, in this order.
+    /// Each record has files of these names, in this order.
     Fields(Vec<Vec<u8>>),
-    /// Nothing: the names of all files are stored.
+    /// No common form: the names of all files are stored.
     Mixed,
 }
 
-/// The order of the files of a record that has the same ones as those before it.
+/// The order of the files of a record that has the same files as the records before it.
 enum Order {
-    /// Theirs.
+    /// The order of the records before it.
     Same,
-    /// The places of its files, in their order.
+    /// The places of its files, in the order of the records before it.
     Other(Vec<usize>),
 }
 
@@ -175,9 +175,9 @@ pub(in crate::format) struct Builder<F> {
     index: scanned::Builder<Row<F>>,
     alike: Alike,
     files: u64,
-    /// Of names that are stored for each file.
+    /// Bytes of names that are stored for each file.
     name_bytes: u64,
-    /// Types and shapes of arrays: where the text lies, and the header's length in blocks.
+    /// Types and shapes of arrays: the place of the text, and the header's length in blocks.
     shapes: HashMap<String, (u32, u8)>,
     headers: Headers,
     reasons: u32,
@@ -207,11 +207,11 @@ impl<F: RecordFormat> Builder<F> {
         self.index.warn(text);
     }
 
-    /// Whether a container of which `bytes` were seen may have the files of a record beside those it has, `most` of them
-    /// in all: small lies must not take much memory.
+    /// Whether a container of which `bytes` bytes were read may have the files of a record besides those it has, `most` of them
+    /// in all: short forged records must not take much memory.
     ///
     /// # Errors
-    /// Of what there would be too much.
+    /// The container would have too many files, or too many bytes of names.
     pub(in crate::format) fn room(
         &self,
         record: &Record<F>,
@@ -227,7 +227,7 @@ impl<F: RecordFormat> Builder<F> {
         if name_bytes > most_bytes { Err(Full::Names) } else { Ok(()) }
     }
 
-    /// Notes why files are damaged: gives what [`Row::reason`] is to be; 0 if there are too many reasons.
+    /// Notes the reason why files are damaged, and returns its number for [`Row::reason`]; 0 if there are too many reasons.
     pub(in crate::format) fn reason(&mut self, fault: &Fault) -> u32 {
         if self.reasons >= MAX_REASONS {
             return 0;
@@ -236,8 +236,8 @@ impl<F: RecordFormat> Builder<F> {
         self.headers.place(&mut self.index, &reason::pack(fault), None).map_or(0, reason::number)
     }
 
-    /// A file that is an array of type `descr` and this shape, its elements stored as they are. `None`: no program
-    /// reads an array of so many dimensions.
+    /// Makes the row of an array of type `descr` and this shape, whose elements are stored as they are. `None` if the header
+    /// for so many dimensions is too long, or there are too many headers.
     pub(in crate::format) fn array(
         &mut self,
         (offset, length): (u64, u64),
@@ -263,7 +263,7 @@ impl<F: RecordFormat> Builder<F> {
         Some(Row { shown: Shown::Array, number, ..Row::stored(offset, length, blocks) })
     }
 
-    /// A file that is stored bytes behind a header. `None`: there are too many headers, or this one is too long.
+    /// Makes the row of stored bytes behind a header. `None` if there are too many headers, or this one is too long.
     pub(in crate::format) fn headed(
         &mut self,
         (offset, length): (u64, u64),
@@ -274,7 +274,7 @@ impl<F: RecordFormat> Builder<F> {
         Some(Row { shown: Shown::Headed, number, ..Row::stored(offset, length, ending) })
     }
 
-    /// The same of stored bytes that encode `decoded_bytes` bytes.
+    /// As `headed`, for stored bytes that encode `decoded_bytes` bytes.
     pub(in crate::format) fn coded(
         &mut self,
         (offset, length): (u64, u64),
@@ -287,7 +287,7 @@ impl<F: RecordFormat> Builder<F> {
         Some(Row { shown: Shown::Coded, number, ..Row::stored(offset, length, ending) })
     }
 
-    /// The number of a file in pieces.
+    /// Adds the pieces of a file, and returns the number of the file in pieces.
     pub(in crate::format) fn pieces(
         &mut self,
         size_bytes: u64,
@@ -296,7 +296,7 @@ impl<F: RecordFormat> Builder<F> {
         self.index.pieced(size_bytes, pieces)
     }
 
-    /// Adds the next record, which has a file at least, or a directory.
+    /// Adds the next record, which has at least one file or directory.
     pub(in crate::format) fn add(&mut self, record: &Record<F>) -> Result<(), TooMany> {
         match self.order(record) {
             Some(Order::Same) => {
@@ -313,7 +313,7 @@ impl<F: RecordFormat> Builder<F> {
         Ok(())
     }
 
-    /// The files of a record in the order of the others' files, if it has the same ones.
+    /// The order of a record's files, if it has the same files as the records before it.
     fn order(&mut self, record: &Record<F>) -> Option<Order> {
         if let Alike::Empty = self.alike {
             self.alike = self.alike_of(record)?;
@@ -339,7 +339,7 @@ impl<F: RecordFormat> Builder<F> {
         }
     }
 
-    /// What records have in common of which this is the first.
+    /// The form of records of which this is the first; `None` if their names must be stored.
     fn alike_of(&mut self, record: &Record<F>) -> Option<Alike> {
         if record.files.first().is_some_and(|file| file.is_record) {
             return Some(Alike::Files);
@@ -360,7 +360,7 @@ impl<F: RecordFormat> Builder<F> {
         self.files = self.files.saturating_add(1);
     }
 
-    /// From here on each file's name is stored, and those of all before.
+    /// Stores the names of all files before, and from here on that of each file.
     fn mix(&mut self) -> Result<(), TooMany> {
         match std::mem::replace(&mut self.alike, Alike::Mixed) {
             Alike::Empty | Alike::Mixed => Ok(()),
@@ -401,7 +401,7 @@ impl<F: RecordFormat> Builder<F> {
         Ok(())
     }
 
-    /// The container, whose bytes `source` has.
+    /// Makes the container, whose bytes `source` has.
     pub(in crate::format) fn finish(
         mut self,
         part: PartName,
@@ -412,7 +412,7 @@ impl<F: RecordFormat> Builder<F> {
                 self.name.clear();
                 self.name.push(IS_OF_ALL);
                 self.name.extend_from_slice(name);
-                // There are as many samples at least, and few.
+                // The container has at least as many samples as names, which are few.
                 let _ = self.index.name(&self.name, place);
             }
         }
@@ -420,5 +420,5 @@ impl<F: RecordFormat> Builder<F> {
     }
 }
 
-// A list's header has its length without being made.
+// The length of a list's header is known before the header is made.
 const _: () = assert!(LIST_HEADER_BYTES == 2 * HEADER_BLOCK_BYTES as u64);

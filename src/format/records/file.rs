@@ -19,10 +19,10 @@ use std::sync::{Arc, OnceLock};
 pub(in crate::format) struct RecordFile<F> {
     source: Arc<dyn Source>,
     index: Index<Row<F>>,
-    /// Where all records have the same files: the names of each, by the code of its ending.
+    /// If all records have the same files: the names of each file, by the code of its ending.
     fields: Vec<Vec<Vec<u8>>>,
     has_names: bool,
-    /// The number of records, where it takes a look at all names.
+    /// The number of records, if all names had to be read to count them.
     records: OnceLock<u64>,
 }
 
@@ -35,7 +35,7 @@ impl<F: RecordFormat> RecordFile<F> {
         Ok(Self { source, index, fields, has_names, records: OnceLock::new() })
     }
 
-    /// The container of an index.
+    /// Makes the container of an index.
     ///
     /// # Errors
     /// The index cannot be read.
@@ -102,7 +102,7 @@ fn field_names<F: RecordFormat>(stored: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     stored.iter().map(|name| names_of(name.get(1..).unwrap_or_default())).collect()
 }
 
-/// A stored name without its ending, and that if the name has it.
+/// Splits a stored name into the name without its ending, and the ending if the name has one.
 fn split_ending<F: RecordFormat>(name: &[u8]) -> (&[u8], Option<&str>) {
     let mark = name.iter().rposition(|byte| *byte == 0).filter(|_| F::ENDS_NAMES);
     let (stem, ending) = mark.and_then(|at| name.split_at_checked(at)).unwrap_or((name, &[]));
@@ -201,7 +201,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
         }
     }
 
-    /// Pieces leave no holes between them.
+    /// Whether files are in pieces: these count as sparse, although no holes lie between the pieces.
     fn has_holes(&self) -> bool {
         self.index.has_pieces()
     }
@@ -210,7 +210,7 @@ impl<F: RecordFormat> Container for RecordFile<F> {
         let row = self.index.sample(index)?;
         let place = usize::try_from(index).unwrap_or(usize::MAX);
         let field = place.checked_rem(self.fields.len()).and_then(|field| self.fields.get(field));
-        // A name that has its ending is the only one.
+        // A name that was stored with its ending is the only one.
         let name = field.and_then(|names| match &names[..] {
             [only] => Some(only),
             names => names.get(usize::from(row.ending_code())),

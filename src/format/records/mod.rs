@@ -1,7 +1,7 @@
-//! What formats share whose records are found by one pass (TFRecord, RecordIO, MDS): a row for each file, the names of the
-//! files of each record, what their passes have in common, and the open container.
+//! The shared code of formats whose records are found by one pass (TFRecord, RecordIO, MDS …): a row for each file, the names
+//! of the files of each record, the common parts of their passes, and the open container.
 //!
-//! A record is a directory of files, or one file. Where all records have the same files, names are stored once
+//! A record is a directory of files, or one file. If all records have the same files, names are stored once
 //! ([`Names::Fields`](crate::format::Names::Fields)); else each file's. Imports `scanned`, `npy`, `ending` and `name`.
 
 mod builder;

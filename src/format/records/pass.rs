@@ -1,5 +1,5 @@
-//! What the passes over containers of records have in common: what is wanted next, the files found so far, and how a pass
-//! ends that can go no further.
+//! The common parts of passes over containers of records: the bytes that are wanted next, the files found so far, and the end
+//! of a pass that can go no further.
 
 use super::builder::{Builder, Record};
 use super::row::RecordFormat;
@@ -8,7 +8,7 @@ use crate::format::scanned::TooMany;
 use crate::format::{Container, Error, OpenOptions, PartName, Result, Source, View};
 use std::sync::Arc;
 
-/// Hints of errors where the rest of a container is of no use.
+/// Hints of errors behind which a container is not used.
 pub(in crate::format) const DAMAGED: &str =
     ": the file is damaged (--allow-damaged serves the records before this byte)";
 pub(in crate::format) const TRUNCATED: &str =
@@ -18,19 +18,19 @@ pub(in crate::format) const TRUNCATED: &str =
 pub(in crate::format) struct Pass<F> {
     pub(in crate::format) part: PartName,
     pub(in crate::format) allow_damaged: bool,
-    /// Records are taken apart.
+    /// Whether records are taken apart.
     pub(in crate::format) is_typed: bool,
-    /// As [`crate::format::scanned::Scanner::want`].
+    /// The extent that is wanted next, as in [`crate::format::scanned::Scanner::want`].
     pub(in crate::format) want: Option<(u64, u64)>,
     pub(in crate::format) builder: Builder<F>,
     /// The files of the record that is being read.
     pub(in crate::format) record: Record<F>,
-    /// Records that were added.
+    /// The number of records that were added.
     pub(in crate::format) records: u64,
 }
 
 impl<F: RecordFormat> Pass<F> {
-    /// Begins with the container's first `head_bytes`. Errors call it `part`.
+    /// Begins a pass with the container's first `head_bytes` bytes. Errors call the container `part`.
     pub(in crate::format) fn new(part: &PartName, options: &OpenOptions, head_bytes: u64) -> Self {
         Self {
             part: part.clone(),
@@ -53,7 +53,7 @@ impl<F: RecordFormat> Pass<F> {
         Ok(())
     }
 
-    /// Ends the pass: what stands at `at` and behind it is of no use. An error, unless damage is allowed.
+    /// Ends the pass: the bytes from `at` on are not used. Returns an error, unless damage is allowed.
     pub(in crate::format) fn end(
         &mut self,
         at: u64,
@@ -73,7 +73,7 @@ impl<F: RecordFormat> Pass<F> {
         Ok(())
     }
 
-    /// The container is malformed at `at`.
+    /// Makes the error of a container that is malformed at `at`.
     pub(in crate::format) fn malformed(
         &self,
         at: u64,
@@ -91,7 +91,7 @@ impl<F: RecordFormat> Pass<F> {
         }
     }
 
-    /// The container that was found, whose bytes `source` has.
+    /// Makes the container of the records that were found; `source` has its bytes.
     pub(in crate::format) fn finish(self, source: Arc<dyn Source>) -> Result<Box<dyn Container>> {
         Ok(Box::new(self.builder.finish(self.part, source)?))
     }

@@ -1,4 +1,4 @@
-//! What is stored of a file: 24 bytes.
+//! The row of a file in an index: 24 bytes.
 //!
 //! ```text
 //! u64 offset | u48 length | u8 what it is | u8 ending, or 64-byte blocks of a header | u32 number
@@ -12,77 +12,80 @@ use crate::format::scanned::{Fields, Packed, SampleRow};
 use crate::format::{Checksum, IndexChecksum, Source, npy};
 use std::marker::PhantomData;
 
-/// In the first byte of a stored name: its file, or directory, is the first of its record.
+/// A flag in the first byte of a stored name: the file, or directory, is the first of its record.
 pub(super) const IS_FIRST: u8 = 1;
-/// The file is the record.
+/// A flag: the file is the whole record.
 pub(super) const IS_RECORD: u8 = 2;
-/// It is the name of a file of every record.
+/// A flag: every record has a file of this name.
 pub(super) const IS_OF_ALL: u8 = 4;
-/// Of records with more files than this each has names of its own: they are looked up one after the other.
+/// The most files of a record whose names are stored once. Records with more files have names of their own, since the stored
+/// ones are looked up one after the other.
 pub(super) const MAX_FIELDS: usize = 256;
-/// Longer values are none of a file that exists.
+/// The longest length: no file is longer.
 const MAX_LENGTH_BYTES: u64 = (1 << 48) - 1;
 const KIND: u8 = 7;
 const IS_DAMAGED: u8 = 8;
 const CHECKSUM_SHIFT: u32 = 4;
-/// The header of an array is whole blocks of so many bytes.
+/// The header of an array has whole blocks of this many bytes.
 pub(super) const HEADER_BLOCK_BYTES: u32 = 64;
-/// Instead of a number of elements: an array of no dimension, which has one.
+/// In place of a number of elements: an array without dimensions, which has one element.
 pub(in crate::format) const SCALAR: u32 = u32::MAX;
 
 /// A format of records.
 pub(in crate::format) trait RecordFormat: Send + Sync + 'static {
-    /// Its name: at most 16 bytes.
+    /// The name of the format: at most 16 bytes.
     const NAME: &'static str;
-    /// Raised when the meaning of its rows changes.
+    /// The version of its rows, raised when their meaning changes.
     const VERSION: u32;
-    /// Whether names are `STEM\0ENDING`: the file has that ending, or, if there is none, the one of its row.
+    /// Whether names are `STEM\0ENDING`: the file has that ending, or, if it is empty, that of its row.
     const ENDS_NAMES: bool = false;
 
-    /// Whether what says where records lie has a checksum.
+    /// Whether the bytes that say where records lie have a checksum.
     fn index_checksum(source: &dyn Source) -> IndexChecksum;
 
     /// Fills `values` with the little-endian elements that `stored` encodes ([`Shown::Integers`] and
-    /// [`Shown::Floats`]) or with its bytes ([`Shown::Coded`]), which are as many as were found in the pass. False: it encodes no such elements.
+    /// [`Shown::Floats`]) or with the bytes that it encodes ([`Shown::Coded`]): as many as the pass found. False if `stored`
+    /// does not encode them.
     fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
         let _ = (shown, stored, values);
         false
     }
 }
 
-/// How the file comes from the stored bytes.
+/// The way in which a file comes from its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) enum Shown {
-    /// It is them.
+    /// The file is the stored bytes.
     Stored,
-    /// They stand behind the header of an array: the number is that of its type and shape.
+    /// The file is the header of an array and the stored bytes: the number is that of its type and shape.
     Array,
-    /// They encode so many integers: `<i8`.
+    /// The stored bytes encode integers, `<i8`: the number counts them.
     Integers,
-    /// They encode so many floats: `<f4`.
+    /// The stored bytes encode floats, `<f4`: the number counts them.
     Floats,
-    /// They are pieces: the number is that of the file in pieces.
+    /// The stored bytes are pieces: the number is that of the file in pieces.
     Pieced,
-    /// They stand behind a header: the number is its place.
+    /// The file is a header and the stored bytes: the number is the header's place.
     Headed,
-    /// They encode bytes behind a header: the number is the place of both.
+    /// The file is a header and the bytes that the stored bytes encode: the number is the place of the header and of their
+    /// length.
     Coded,
 }
 
-/// What is stored of a file of a format's record.
+/// The row of a file of a format's record.
 #[derive(Debug)]
 pub(in crate::format) struct Row<F> {
-    /// Where its bytes begin, and how many there are.
+    /// The offset and the length of the stored bytes.
     pub(in crate::format) offset: u64,
     pub(in crate::format) length: u64,
     pub(in crate::format) shown: Shown,
     /// The code of its name's ending; of an array behind a header, the header's length in blocks.
     pub(in crate::format) ending: u8,
-    /// As [`Shown`] says.
+    /// A number whose meaning [`Shown`] says.
     pub(in crate::format) number: u32,
     pub(in crate::format) checksum: Option<Checksum>,
     pub(in crate::format) is_damaged: bool,
-    /// Of a damaged file: what [`super::Builder::reason`] gave; 0 if there is nothing to say.
+    /// Of a damaged file, the number that [`super::Builder::reason`] gave; 0 without a reason.
     pub(in crate::format) reason: u32,
     pub(in crate::format) format: PhantomData<fn() -> F>,
 }
@@ -96,7 +99,7 @@ impl<F> Clone for Row<F> {
 impl<F> Copy for Row<F> {}
 
 impl<F> Row<F> {
-    /// Bytes that are a file as they are.
+    /// Makes the row of a file that is its stored bytes.
     pub(in crate::format) fn stored(offset: u64, length: u64, ending: u8) -> Self {
         Self {
             offset,
@@ -111,12 +114,12 @@ impl<F> Row<F> {
         }
     }
 
-    /// Bytes that encode `number` elements.
+    /// Makes the row of a file whose stored bytes encode `number` elements.
     pub(in crate::format) fn encoded(offset: u64, length: u64, shown: Shown, number: u32) -> Self {
         Self { shown, number, ..Self::stored(offset, length, ending::NONE) }
     }
 
-    /// The type, and the header, of elements that are encoded.
+    /// The header of encoded elements, and the number of bytes that the decoded elements take.
     pub(super) fn elements(&self) -> Option<(Vec<u8>, u64)> {
         let (descr, bytes) = match self.shown {
             Shown::Integers => ("<i8", 8_u64),
@@ -131,7 +134,7 @@ impl<F> Row<F> {
         })
     }
 
-    /// The ending of its name, by its code.
+    /// The code of the ending of its name.
     pub(super) fn ending_code(&self) -> u8 {
         match self.shown {
             Shown::Stored | Shown::Pieced | Shown::Headed | Shown::Coded => self.ending,
@@ -139,13 +142,13 @@ impl<F> Row<F> {
         }
     }
 
-    /// Length of the header of an array.
+    /// The length of the header of an array.
     pub(super) fn header_bytes(&self) -> u32 {
         u32::from(self.ending).saturating_mul(HEADER_BLOCK_BYTES)
     }
 }
 
-/// The header of a list of elements is as long for every number of them.
+/// The length of the header of a list of elements, which is the same for every number of them.
 pub(super) const LIST_HEADER_BYTES: u64 = 128;
 
 impl<F: RecordFormat> SampleRow for Row<F> {
@@ -174,7 +177,7 @@ impl<F: RecordFormat> Packed for Row<F> {
         out.extend_from_slice(length.first_chunk::<6>().unwrap_or(&[0; 6]));
         out.extend_from_slice(&[kind | damaged | code, self.ending]);
         out.extend_from_slice(&self.number.to_le_bytes());
-        // Nothing is compared of what is damaged.
+        // A damaged file is not compared: its reason stands in place of a checksum.
         let value = self.checksum.map_or(self.reason, Checksum::value);
         out.extend_from_slice(&value.to_le_bytes());
     }
@@ -184,7 +187,7 @@ impl<F: RecordFormat> Packed for Row<F> {
         let [.., what, ending] = packed.to_le_bytes();
         let (number, value) = (fields.u32(), fields.u32());
         let kind = ChecksumKind::with_code(u32::from(what.wrapping_shr(CHECKSUM_SHIFT)));
-        // A kept index that says anything else is damaged, or of another version.
+        // A kept index with another kind is damaged, or of another version.
         let shown = match what & KIND {
             1 => Shown::Array,
             2 => Shown::Integers,

@@ -1,4 +1,4 @@
-//! What the tests of formats of records share, and names of records.
+//! Helpers that the tests of formats of records share, and names of records.
 
 use crate::format::testing::open_as;
 use crate::format::{
@@ -7,10 +7,10 @@ use crate::format::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Files by their path; `None`: it is damaged.
+/// Files by their path; `None` if a file is damaged.
 pub(in crate::format) type Files = BTreeMap<String, Option<Vec<u8>>>;
 
-/// The file of a sample; `None`: it is damaged, or does not match its checksum.
+/// The bytes of a sample's file; `None` if the sample is damaged, or does not match its checksum.
 fn shown(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let sample = container.sample(index).unwrap();
     if sample.damaged {
@@ -50,7 +50,7 @@ fn shown(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> 
     }
 }
 
-/// All files of a container of records. Whatever it holds, names are those of directory entries, and differ.
+/// All files of a container of records. Whatever the container holds, names are those of directory entries, and differ.
 pub(in crate::format) fn all_files(file: &[u8], container: &dyn Container) -> Files {
     let mut all = BTreeMap::new();
     let mut add = |path: String, index| {
@@ -70,7 +70,7 @@ pub(in crate::format) fn all_files(file: &[u8], container: &dyn Container) -> Fi
             }
         }
         Names::Records(records) => {
-            // The tree of the catalog escapes what is no name, and numbers what stands twice.
+            // The tree of the catalog escapes invalid names, and numbers names that stand twice.
             let mut samples = 0;
             container
                 .members(&mut |member| {
@@ -109,7 +109,7 @@ pub(in crate::format) fn opened(format: &str, file: &[u8], options: &OpenOptions
     let known = FORMATS.iter().find(|known| known.name() == format).unwrap();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new("t.mds", file.to_vec()));
     let index = kept(container.as_ref());
-    // A stream without a byte is of no format.
+    // A stream without a byte has no format.
     let streamed = stream(*known, file, &source, options);
     assert!(streamed.is_some() || file.is_empty());
     if let Some(streamed) = streamed {
@@ -160,7 +160,7 @@ pub(in crate::format) fn truncate_and_flip(format: &str, file: &[u8]) {
     }
 }
 
-/// What `numpy.save` writes for elements of this type and shape.
+/// The bytes that `numpy.save` writes for elements of this type and shape.
 pub(in crate::format) fn array(descr: &str, shape: &[u64], elements: &[u8]) -> Option<Vec<u8>> {
     Some([&crate::format::npy::header(descr, shape)[..], elements].concat())
 }

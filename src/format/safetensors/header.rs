@@ -1,10 +1,10 @@
-//! The header of a safetensors file: JSON that says of each tensor its type, its shape, and where its data lie.
+//! The header of a safetensors file: JSON with each tensor's type, its shape, and the place of its data.
 //!
 //! ```text
 //! {"__metadata__": {string: string, …}, NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
 //! ```
 //!
-//! Each tensor is checked as it is read, so that a header takes no more memory than what is right in it.
+//! Each tensor is checked as it is read, so that a header takes no more memory than its valid tensors.
 //! Imports the reader and the errors of this room.
 
 use super::super::reader::Reader;
@@ -16,17 +16,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// The name under which a header keeps what its writer wants to say.
+/// The name under which a header keeps its writer's own metadata.
 const METADATA: &str = "__metadata__";
-/// No array that NumPy reads has more.
+/// The most dimensions of an array that NumPy reads.
 const MAX_DIMENSIONS: usize = 64;
 
-/// What a header holds.
+/// The content of a header.
 #[derive(Default)]
 pub(super) struct Header {
-    /// Where the value of `__metadata__` stands in the file.
+    /// The range of the value of `__metadata__` in the file.
     pub(super) metadata: Option<Range<u64>>,
-    /// In the order of the header.
+    /// The tensors, in the order of the header.
     pub(super) tensors: Vec<Tensor>,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct Tensor {
     pub(super) name: Box<str>,
     pub(super) dtype: Dtype,
     pub(super) shape: Box<[u64]>,
-    /// Where its data begin and end, from the first byte behind the header.
+    /// The start and the end of its data, from the first byte behind the header.
     pub(super) data: (u64, u64),
-    /// Where its description stands in the file.
+    /// The offset of its description in the file.
     pub(super) described_at: u64,
 }
 
 impl Tensor {
-    /// The bytes that its type and shape ask for. `None`: they are not whole bytes, too many for a number, or the
+    /// The bytes that its type and shape ask for. `None` if they are not whole bytes, too many for a number, or the
     /// type is not known.
     pub(super) fn bytes(&self) -> Option<u64> {
         let bits = self.dtype.row()?.bits;
-        // Without the zeros: a product that overflows is no size, also where a further 0 would make it one.
+        // Without the zeros: a product that overflows is not a size, also if a further 0 would make it one.
         let factors = self.shape.iter().filter(|length| **length != 0);
         let all = factors.clone().try_fold(bits, |bits, length| bits.checked_mul(*length))?;
         let bits = if factors.count() < self.shape.len() { 0 } else { all };
@@ -58,10 +58,10 @@ impl Tensor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dtype(u8);
 
-/// What is known of a type.
+/// A known type.
 pub(super) struct DtypeRow {
     pub(super) name: &'static str,
-    /// What NumPy calls it; empty: NumPy has no such type.
+    /// NumPy's name of the type; empty if NumPy does not have it.
     pub(super) descr: &'static str,
     bits: u64,
 }
@@ -102,7 +102,7 @@ impl Dtype {
         Self(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX))
     }
 
-    /// `None`: the type is not known.
+    /// The row of the type; `None` if it is not known.
     pub(super) fn row(self) -> Option<&'static DtypeRow> {
         DTYPES.get(usize::from(self.0))
     }
@@ -117,7 +117,7 @@ struct Description<'a> {
     data_offsets: (u64, u64),
 }
 
-/// The lengths of a tensor's dimensions, of which there are not too many.
+/// The lengths of a tensor's dimensions, at most [`MAX_DIMENSIONS`] of them.
 struct Shape(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Shape {
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Shape {
 /// Reads a header: `text` stands at `start` in the file.
 ///
 /// # Errors
-/// It is not JSON, or not of descriptions of tensors; or a name stands twice in it.
+/// The header is not JSON, or not of descriptions of tensors; or a name stands twice in it.
 pub(super) fn read(reader: Reader<'_>, text: &[u8], start: u64) -> Result<Header> {
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = start.saturating_add(error.valid_up_to() as u64);
@@ -172,20 +172,20 @@ pub(super) fn read(reader: Reader<'_>, text: &[u8], start: u64) -> Result<Header
     Ok(header)
 }
 
-/// Where in the text an error was found.
+/// The offset in the text at which an error was found.
 fn place_of(text: &str, error: &serde_json::Error) -> u64 {
     let before = error.line().saturating_sub(1);
     let lines: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
     lines.saturating_add(error.column().saturating_sub(1)).min(text.len()) as u64
 }
 
-/// What is wrong, without the line and the column: the byte is named.
+/// The text of an error, without the line and the column: the byte is named in their place.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-/// A name must not stand twice: readers would differ in which of the tensors they take.
+/// Refuses a name that stands twice: readers would differ in the tensor that they take.
 fn check_names(reader: Reader<'_>, tensors: &[Tensor]) -> Result<()> {
     let mut sorted: Vec<&Tensor> = tensors.iter().collect();
     sorted.sort_unstable_by(|a, b| (&a.name, a.described_at).cmp(&(&b.name, b.described_at)));
@@ -204,7 +204,7 @@ struct Collect<'a, 'de> {
     reader: Reader<'a>,
     text: &'de str,
     start: u64,
-    /// What was wrong with an entry.
+    /// The error of an entry that is wrong.
     wrong: &'a mut Option<Error>,
 }
 
@@ -231,7 +231,7 @@ impl<'de> Visitor<'de> for Collect<'_, 'de> {
 
 impl<'de> Collect<'_, 'de> {
     fn entry(&self, header: &mut Header, name: String, value: &'de str) -> Result<()> {
-        // The value is a part of the text.
+        // The value lies within the text.
         let within = value.as_ptr().addr().saturating_sub(self.text.as_ptr().addr()) as u64;
         let at = self.start.saturating_add(within);
         let wrong = |expected: &str, error: serde_json::Error| {
@@ -242,7 +242,7 @@ impl<'de> Collect<'_, 'de> {
             if header.metadata.is_some() {
                 return Err(self.reader.malformed(at, "one __metadata__", "a second one", ""));
             }
-            // The reference package takes it for none.
+            // The reference package reads `null` as no metadata.
             if value == "null" {
                 return Ok(());
             }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The JSON names each tensor's type, shape and place in the data, which have no gaps and do not overlap. There is
-//! no checksum. What the header says is kept in memory: 72 bytes a tensor, its name, and 8 bytes a dimension.
+//! no checksum. The descriptions are kept in memory: 72 bytes a tensor, its name, and 8 bytes a dimension.
 
 mod header;
 #[cfg(test)]
@@ -23,9 +23,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const NAME: &str = "safetensors";
-/// The length of the header.
+/// Bytes of the header's length.
 const LENGTH_BYTES: u64 = 8;
-/// The reference package reads no longer header.
+/// The longest header that the reference package reads.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 const METADATA_FILE: &[u8] = b"__metadata__.json";
 const TRUNCATED: &str =
@@ -45,7 +45,7 @@ impl Format for Safetensors {
         &["safetensors"]
     }
 
-    /// There is no magic number: a length that fits, and the beginning of the JSON.
+    /// Without a magic number, a length that fits and the beginning of the JSON tell the format.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         let reader = Reader::new(source, NAME);
         if reader.len() < LENGTH_BYTES.saturating_add(2) {
@@ -71,11 +71,11 @@ impl Format for Safetensors {
 /// An open `.safetensors` file.
 struct SafetensorsFile {
     source: Arc<dyn Source>,
-    /// Where the value of `__metadata__` stands: sample 0, if there is one.
+    /// The range of the value of `__metadata__`: sample 0, if the header has one.
     metadata: Option<Range<u64>>,
-    /// In the order of their data.
+    /// The tensors, in the order of their data.
     tensors: Vec<Stored>,
-    /// Where the data begin.
+    /// The offset of the data.
     data_at: u64,
     view: View,
     data_bytes: u64,
@@ -85,7 +85,7 @@ struct SafetensorsFile {
 /// A tensor, and how it is shown.
 struct Stored {
     tensor: Tensor,
-    /// Bytes of the `.npy` header before it; 0: the stored bytes are shown.
+    /// Bytes of the `.npy` header before it; 0 if the stored bytes are shown.
     prefix_bytes: u32,
     damaged: bool,
 }
@@ -157,7 +157,7 @@ impl SafetensorsFile {
         self.tensors.push(Stored { tensor, prefix_bytes, damaged });
     }
 
-    /// The data must end where the file does.
+    /// Checks that the data end with the file.
     fn check_end(
         &mut self,
         reader: Reader<'_>,
@@ -179,7 +179,7 @@ impl SafetensorsFile {
         Ok(())
     }
 
-    /// Says which tensors are not shown as arrays.
+    /// Warns of tensors that are not shown as arrays.
     fn note_types(&mut self) {
         if self.view == View::Raw {
             return;
@@ -215,19 +215,19 @@ impl SafetensorsFile {
         }
     }
 
-    /// How many samples stand before the tensors.
+    /// The number of samples before the tensors.
     fn first_tensor(&self) -> u64 {
         u64::from(self.metadata.is_some())
     }
 
-    /// A tensor by its number as a sample; `None`: it is the metadata, or there is no such sample.
+    /// A tensor by its number as a sample; `None` for the metadata, and if there is no such sample.
     fn tensor(&self, index: u64) -> Option<&Stored> {
         let place = index.checked_sub(self.first_tensor())?;
         self.tensors.get(usize::try_from(place).ok()?)
     }
 }
 
-/// The header's bytes, and where the data begin.
+/// Reads the header, and returns it with the offset of the data.
 fn read_header(reader: Reader<'_>) -> Result<(Vec<u8>, u64)> {
     let file_bytes = reader.len();
     if file_bytes < LENGTH_BYTES {

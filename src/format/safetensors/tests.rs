@@ -1,11 +1,11 @@
-//! What the reference package writes, files that lie, and any tensors against a model.
+//! Files that the reference package writes, files that lie, and any tensors against a model.
 
 use super::*;
 use crate::format::testing::{compare, files, open_as, truncate_and_flip};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A file with this header and so many bytes of data, which count up.
+/// A file with this header and `data_bytes` bytes of data, which count up.
 fn file(header: &str, data_bytes: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());

@@ -6,14 +6,14 @@ use crate::format::counted;
 use crate::format::{Attributes, PartName, Piece};
 use std::marker::PhantomData;
 
-/// More warnings than this are counted, not kept.
+/// The most warnings that are kept; further ones are only counted.
 const MAX_WARNINGS: usize = 32;
 
-/// There are more members than can be numbered, or a path is too long.
+/// The error that there are more members than can be numbered, or that a path is too long.
 #[derive(Debug)]
 pub(in crate::format) struct TooMany;
 
-/// Collects what a scan finds into an [`Index`].
+/// Collects the samples and names that a scan finds into an [`Index`].
 #[derive(Debug)]
 pub(in crate::format) struct Builder<R> {
     samples: Vec<u8>,
@@ -48,7 +48,7 @@ impl<R> Default for Builder<R> {
 }
 
 impl<R: SampleRow> Builder<R> {
-    /// Warns of something. A container that is damaged everywhere says it only so often.
+    /// Adds a warning; behind [`MAX_WARNINGS`], as for a container that is damaged everywhere, only counts it.
     pub(in crate::format) fn warn(&mut self, text: String) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(text);
@@ -57,7 +57,7 @@ impl<R: SampleRow> Builder<R> {
         }
     }
 
-    /// Adds a sample whose file has `size_bytes`; gives its number.
+    /// Adds a sample whose file has `size_bytes`; returns its number.
     pub(in crate::format) fn sample(&mut self, row: &R, size_bytes: u64) -> u64 {
         let number = count::<R>(&self.samples) as u64;
         row.pack(&mut self.samples);
@@ -82,7 +82,7 @@ impl<R: SampleRow> Builder<R> {
         self.add_name(path, node_of(sample)?)
     }
 
-    /// Adds the name of a sample that [`Builder::set_samples`] will tell.
+    /// Adds an open name: [`Builder::set_samples`] will give it a sample.
     pub(in crate::format) fn open_name(&mut self, path: &[u8]) -> Result<(), TooMany> {
         self.add_name(path, NO_SAMPLE)
     }
@@ -108,14 +108,14 @@ impl<R: SampleRow> Builder<R> {
         Ok(())
     }
 
-    /// Adds where a symbolic link leads: gives what [`Index::target`] finds it by.
+    /// Adds the target of a symbolic link; returns the offset and length by which [`Index::target`] finds it.
     pub(in crate::format) fn target(&mut self, target: &[u8]) -> (u64, u64) {
         let at = self.targets.len() as u64;
         self.targets.extend_from_slice(target);
         (at, target.len() as u64)
     }
 
-    /// Adds a file in pieces, which are in order and not empty; gives what [`Index::piece`] finds it by.
+    /// Adds a file in pieces, which are in order and not empty; returns the number by which [`Index::piece`] finds it.
     pub(in crate::format) fn pieced(
         &mut self,
         size_bytes: u64,
@@ -128,17 +128,17 @@ impl<R: SampleRow> Builder<R> {
         Ok(number)
     }
 
-    /// Pieces so far.
+    /// The number of pieces so far.
     pub(in crate::format) fn piece_count(&self) -> usize {
         count::<Piece>(&self.pieces)
     }
 
-    /// Names so far.
+    /// The number of names so far.
     pub(in crate::format) fn name_count(&self) -> usize {
         count::<NameRow>(&self.names)
     }
 
-    /// All names of samples in order, with the number of the sample; `None`: of an open name.
+    /// All names of samples in order, with the number of the sample; `None` for an open name.
     pub(in crate::format) fn sample_names(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
         let mut rest = self.paths.as_slice();
         let rows = self.names.chunks_exact(NameRow::BYTES);
@@ -178,7 +178,7 @@ impl<R: SampleRow> Builder<R> {
         if self.more_warnings > 0 {
             self.warnings.push(format!("{part}: {}", counted(self.more_warnings, "more warning")));
         }
-        // A line each.
+        // Each warning is a line.
         let warnings: Vec<_> = self.warnings.iter().map(|text| text.replace('\n', " ")).collect();
         let tables = [
             self.samples,

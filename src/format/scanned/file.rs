@@ -8,14 +8,14 @@ use crate::format::{
 };
 use std::sync::Arc;
 
-/// What is stored of a member.
+/// The row that is stored of a member.
 pub(in crate::format) trait MemberRow: SampleRow + 'static {
     /// As [`Container::replaces_members`].
     const REPLACES: bool;
     /// As [`Container::index_checksum`].
     const INDEX_CHECKSUM: IndexChecksum;
 
-    /// Where the member lies.
+    /// Returns where the member lies.
     ///
     /// # Errors
     /// The index cannot be read.
@@ -30,7 +30,7 @@ pub(in crate::format) trait MemberRow: SampleRow + 'static {
         Ok(Vec::new())
     }
 
-    /// As [`Container::decode`]. False: the stored bytes are no encoding of so many bytes.
+    /// As [`Container::decode`]. Returns false if the stored bytes are no encoding of `out.len()` bytes.
     ///
     /// # Errors
     /// The index cannot be read.
@@ -44,12 +44,12 @@ pub(in crate::format) trait MemberRow: SampleRow + 'static {
         Attributes::default()
     }
 
-    /// The number of a file in pieces.
+    /// The number of the member among the files in pieces, if it is one.
     fn pieced(&self) -> Option<u32> {
         None
     }
 
-    /// Where the target of a symbolic link stands among the targets: its first byte, and its length.
+    /// The target of a symbolic link: its offset among the targets, and its length.
     fn target(&self) -> Option<(u64, u64)> {
         None
     }

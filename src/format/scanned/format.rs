@@ -1,13 +1,13 @@
-//! Formats whose containers a forward pass finds: how all of them are opened. One says how it is recognised, and what its
-//! pass is.
+//! Formats whose containers a forward pass indexes, and how all of them are opened. A format defines how it is recognised,
+//! and its pass.
 
 use super::{Index, SampleRow, Scanner, scan};
 use crate::format::{Container, Detected, Format, OpenOptions, PartName, Result, Source};
 use std::sync::Arc;
 
-/// A format whose containers one forward pass finds, in files and in decoded streams.
+/// A format whose containers one forward pass indexes, in files and in decoded streams.
 pub(in crate::format) trait ScannedFormat: Sync {
-    /// What is stored of a sample.
+    /// The row that is stored of a sample.
     type Row: SampleRow;
     /// As [`Format::extensions`].
     const EXTENSIONS: &'static [&'static str];

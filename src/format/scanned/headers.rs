@@ -1,7 +1,7 @@
-//! What stands before the bytes of a file and is not in the container: the header of an array, or of an image.
+//! Headers of arrays and images, which stand before the bytes of a file and are not in the container.
 //!
-//! Each stands once, among the targets of links: `u16 length | header`, and of bytes that are decoded how many they are.
-//! Imports the tables of an index.
+//! Each is stored once, among the targets of links: `u16 length | header`, and `u64` the number of bytes behind it, if
+//! these are decoded. Imports the tables of an index.
 
 use super::builder::Builder;
 use super::index::Index;
@@ -9,13 +9,13 @@ use super::row::SampleRow;
 use crate::format::Result;
 use std::collections::HashMap;
 
-/// Length of what says how long a header is.
+/// Length of the field that holds a header's length.
 const LENGTH_BYTES: u64 = 2;
 
-/// What all headers of an index have at most: small values may have headers that are larger than they are.
+/// The most bytes of all headers of an index: headers may be larger than the small values behind them.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Where the headers are that were added to an index.
+/// The places of the headers that were added to an index.
 #[derive(Debug, Default)]
 pub(in crate::format) struct Headers {
     places: HashMap<Vec<u8>, u32>,
@@ -23,8 +23,8 @@ pub(in crate::format) struct Headers {
 }
 
 impl Headers {
-    /// The place of a header, with the number of bytes that are decoded to stand behind it. `None`: there are too many
-    /// headers, or this one is too long.
+    /// The place of a header, with the number of bytes behind it if they are decoded; adds the header if it is new. `None`
+    /// if there are too many headers, or this one is too long.
     pub(in crate::format) fn place<R: SampleRow>(
         &mut self,
         index: &mut Builder<R>,
@@ -61,7 +61,7 @@ impl<R: SampleRow> Index<R> {
         Ok(u16::from_le_bytes(length.unwrap_or_default()))
     }
 
-    /// A header.
+    /// The header at a place.
     ///
     /// # Errors
     /// As [`Index::sample`].
@@ -70,7 +70,7 @@ impl<R: SampleRow> Index<R> {
         self.target(u64::from(place).saturating_add(LENGTH_BYTES), length.into())
     }
 
-    /// The length of a header with the bytes behind it that are decoded.
+    /// The length of a header and of the decoded bytes behind it.
     ///
     /// # Errors
     /// As [`Index::sample`].

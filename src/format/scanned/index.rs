@@ -1,5 +1,5 @@
-//! What a scan finds, packed: rows of fixed length and text, in little-endian tables that can be kept in a file
-//! and looked up where they lie.
+//! The samples and names that a scan finds, packed: rows of fixed length and text, in little-endian tables that can be kept
+//! in a file and looked up in it.
 //!
 //! ```text
 //! "FFRSCAN\0" | u32 version of this layout | u32 CRC-32 of all that follows
@@ -15,7 +15,7 @@
 //! pieces       u64 in the file | u64 length | u64 in the container
 //! warnings     a line each
 //! ```
-//! Indexes of other versions, and what is none, are told from damaged ones: both are made anew.
+//! Indexes of other versions, and files that are no index, are told from damaged indexes: both are made anew.
 
 use super::row::{DIRECTORY_BIT, Fields, MAX_ROW_BYTES, NameRow, Packed, PiecedRow};
 use super::row::{SampleRow, Stamp};
@@ -26,12 +26,12 @@ use std::marker::PhantomData;
 
 const MAGIC: [u8; 8] = *b"FFRSCAN\0";
 const VERSION: u32 = 1;
-/// Magic number, version and checksum.
+/// The offset behind magic number, version and checksum.
 const CHECKED_AT: u64 = 16;
 const NAME_BYTES: usize = 16;
-/// What stands before the first table.
+/// Bytes before the first table.
 const HEAD_BYTES: usize = 48 + 8 * TABLES;
-/// How much is copied or checked at a time.
+/// Bytes that are copied or checked at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 const TABLES: usize = 8;
 
@@ -70,8 +70,8 @@ impl<R: SampleRow> Index<R> {
         Self { part, tables, data_bytes, warnings, row: PhantomData }
     }
 
-    /// Finds an index again that [`Index::write`] wrote, and checks all of it. Its tables stay where they are,
-    /// as [`Source::table`] has it. `None`: it is of another format or version, or no index.
+    /// Reads an index that [`Index::write`] wrote, and checks all of it. Its tables stay in `source`, as [`Source::table`]
+    /// has it. `None` if the source is an index of another format or version, or no index.
     ///
     /// # Errors
     /// The source cannot be read, or is damaged.
@@ -126,10 +126,10 @@ impl<R: SampleRow> Index<R> {
         [R::BYTES, NameRow::BYTES, text, Stamp::BYTES, text, PiecedRow::BYTES, Piece::BYTES, text]
     }
 
-    /// Writes it so that [`Index::read`] finds it again.
+    /// Writes the index for [`Index::read`].
     ///
     /// # Errors
-    /// As `out` has them.
+    /// A table cannot be read, or `out` fails.
     pub(in crate::format) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let mut rest = name_of::<R>().to_vec();
         rest.extend_from_slice(&R::VERSION.to_le_bytes());
@@ -176,7 +176,7 @@ impl<R: SampleRow> Index<R> {
         self.data_bytes
     }
 
-    /// What the scan had to say.
+    /// The warnings of the scan.
     pub(in crate::format) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -186,10 +186,10 @@ impl<R: SampleRow> Index<R> {
         self.length(Part::Pieced) > 0
     }
 
-    /// What is stored of a sample.
+    /// The row of a sample.
     ///
     /// # Errors
-    /// There is none of that number, or the index cannot be read.
+    /// There is no sample of that number, or the index cannot be read.
     pub(in crate::format) fn sample(&self, number: u64) -> Result<R> {
         self.row(Part::Samples, number)
     }
@@ -202,8 +202,8 @@ impl<R: SampleRow> Index<R> {
         self.row(Part::Pieced, number).map(|row: PiecedRow| row.size_bytes)
     }
 
-    /// The piece of a file that begins at or behind `offset_bytes`, or that this byte lies in. `None`: from there
-    /// on it is a hole.
+    /// The piece of a file that begins at or behind `offset_bytes`, or that this byte lies in. `None` if the rest of the
+    /// file is a hole.
     ///
     /// # Errors
     /// As [`Index::sample`].
@@ -227,7 +227,7 @@ impl<R: SampleRow> Index<R> {
         (low < end).then(|| self.row(Part::Pieces, low)).transpose()
     }
 
-    /// Where a symbolic link leads, by what [`super::Builder::target`] gave.
+    /// The target of a symbolic link, by the offset and length that [`super::Builder::target`] returned.
     ///
     /// # Errors
     /// As [`Index::sample`].
@@ -238,7 +238,7 @@ impl<R: SampleRow> Index<R> {
     /// Visits every name in the order of the container.
     ///
     /// # Errors
-    /// As [`Index::sample`], or what `visit` says.
+    /// As [`Index::sample`], or an error that `visit` returns.
     pub(in crate::format) fn members(
         &self,
         visit: &mut dyn FnMut(Member) -> Result<()>,
@@ -312,7 +312,7 @@ impl<R: SampleRow> Index<R> {
         Ok(out)
     }
 
-    /// Reads text; takes no memory for text that is not there.
+    /// Reads text; takes no memory for text that the table does not have.
     fn text_into(&self, part: Part, at: u64, length: u64, out: &mut Vec<u8>) -> Result<()> {
         let is_there = at.checked_add(length).is_some_and(|end| end <= self.length(part));
         let Some(length) = usize::try_from(length).ok().filter(|_| is_there) else {
@@ -339,7 +339,7 @@ fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
 }
 
-/// The start of `buffer` that takes the next of `left` bytes.
+/// The start of `buffer`, for as many of `left` bytes as it holds.
 fn chunk(buffer: &mut [u8], left: u64) -> &mut [u8] {
     let take = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
     buffer.get_mut(..take).unwrap_or_default()

@@ -1,10 +1,9 @@
-//! What formats share that must read a container whole to find its samples: one pass over the container
-//! ([`Scanner`]), an index of what it finds (`Index`, made by a `Builder`), and the index in a file, so
-//! that it is mapped the next time.
+//! Code that formats share that must read a container whole to find its samples: one pass over the container ([`Scanner`]),
+//! an index of the samples that it finds (`Index`, made by a `Builder`), and the index in a file, so that it is mapped the
+//! next time.
 //!
-//! A format says what it stores of a sample (`SampleRow`) and how a pass goes. Names, directories, targets of
-//! links, files in pieces, warnings, the file with its version and checksum, and reading ahead are here.
-//! Imports from [`crate::format`] alone.
+//! A format defines its row of a sample (`SampleRow`) and its pass. Names, directories, targets of links, files in pieces,
+//! warnings, the file with its version and checksum, and reading ahead are here. Imports from [`crate::format`] alone.
 
 mod builder;
 mod file;
@@ -27,17 +26,17 @@ use super::{Container, Result, Source};
 use std::sync::Arc;
 pub(in crate::format) use window::{Window, keep_behind};
 
-/// Formats recognise a decoded stream by so many bytes at most.
+/// The most bytes by which formats recognise a decoded stream.
 pub const FIRST_BYTES: usize = 512;
 
-/// A pass over a container that goes only forward, so that a file and a decoded stream can drive it alike. It
-/// says which bytes it needs next, and takes them; data of samples it skips.
+/// A pass over a container that goes only forward, so that a file and a decoded stream can drive it alike. It says which
+/// bytes it needs next, and takes them; it skips the data of samples.
 pub trait Scanner {
-    /// The range that is needed next: its offset and its length in bytes, behind all that was asked for before.
-    /// `None`: the pass has ended.
+    /// The range that is needed next: its offset and its length in bytes, behind all earlier ranges. `None` if the pass has
+    /// ended.
     fn want(&self) -> Option<(u64, u64)>;
 
-    /// Takes the bytes of that range; fewer, if the container ends there.
+    /// Takes the bytes of that range; fewer, if the container ends within it.
     ///
     /// # Errors
     /// The container is malformed.

@@ -1,10 +1,10 @@
-//! Rows of fixed length, as bytes: what a format stores of a sample, and what all formats store alike.
+//! Rows of fixed length, as bytes: those of a format's samples, and those that all formats have alike.
 
 use crate::format::{Attributes, Piece};
 
-/// No row is longer.
+/// The most bytes of a row.
 pub(super) const MAX_ROW_BYTES: usize = 64;
-/// Set in the node of a name that is a directory; the other bits are its number.
+/// The bit that is set in the node of a directory's name; the other bits are the directory's number.
 pub(super) const DIRECTORY_BIT: u32 = 1 << 31;
 /// The node of a name whose sample is not known yet. Never in a finished index.
 pub(super) const NO_SAMPLE: u32 = DIRECTORY_BIT - 1;
@@ -14,25 +14,25 @@ const HAS_TIME: u16 = 2;
 
 /// A row of fixed length.
 pub(in crate::format) trait Packed: Sized {
-    /// Its length.
+    /// The length of the row.
     const BYTES: usize;
 
-    /// Appends it to `out`: [`Packed::BYTES`] bytes.
+    /// Appends the row to `out`: [`Packed::BYTES`] bytes.
     fn pack(&self, out: &mut Vec<u8>);
 
-    /// Reads what [`Packed::pack`] wrote.
+    /// Reads a row that [`Packed::pack`] wrote.
     fn unpack(fields: &mut Fields) -> Self;
 }
 
-/// What a format stores of a sample.
+/// The row that a format stores of a sample.
 pub(in crate::format) trait SampleRow: Packed {
     /// The format's name: at most 16 bytes.
     const FORMAT: &'static str;
-    /// Raised when the meaning of a row changes. Indexes of other versions are made anew.
+    /// The version of the row, raised when its meaning changes. Indexes of other versions are made anew.
     const VERSION: u32;
 }
 
-/// The fields of a row, in order, little-endian. What is missing is 0.
+/// The fields of a row, in order, little-endian. A missing field is 0.
 pub(in crate::format) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
@@ -61,7 +61,7 @@ pub(in crate::format) struct Stamp {
     seconds: i64,
     nanoseconds: u32,
     mode: u16,
-    /// The lower 8 bits say what is known; the upper 8 are for the rows of formats.
+    /// The lower 8 bits say whether mode and time are known; the upper 8 are for the rows of formats.
     pub(in crate::format) flags: u16,
 }
 
@@ -103,7 +103,7 @@ impl Packed for Stamp {
     }
 }
 
-/// A name: how many bytes of the paths it takes, and what has it.
+/// A name: the length of its path, and its sample or directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameRow {
     pub(super) path_bytes: u32,
@@ -123,7 +123,7 @@ impl Packed for NameRow {
     }
 }
 
-/// A file in pieces: its size, and its first piece. Its last one is before the first one of the next file.
+/// A file in pieces: its size, and its first piece. Its last piece stands before the first piece of the next file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PiecedRow {
     pub(super) size_bytes: u64,

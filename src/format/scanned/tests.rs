@@ -1,4 +1,4 @@
-//! The index of a format that is made up, as it is written, read back, and lied about.
+//! The index of an invented format: written, read back, and falsified.
 
 use super::row::DIRECTORY_BIT;
 use super::*;
@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index as Place;
 
-/// Of records that have a masked checksum each.
+/// A row of an invented format, whose records have a masked checksum each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Row {
     offset: u64,
@@ -68,7 +68,7 @@ fn piece(number: u64) -> Piece {
     Piece { at_bytes: number * 10, length_bytes: 7, offset_bytes: 1000 + number * 7 }
 }
 
-/// An index of so many samples, each of which has a name, directories between them, and files in pieces.
+/// An index of `samples` samples, each of which has a name, with directories between them, and files in pieces.
 fn index(samples: u64) -> Index<Row> {
     let mut builder = Builder::<Row>::default();
     for number in 0..samples {
@@ -97,13 +97,13 @@ fn read(bytes: &[u8]) -> Result<Option<Index<Row>>> {
     Index::read(&MemorySource::new("index", bytes.to_vec()))
 }
 
-/// Gives bytes the checksum that they should have.
+/// Puts the right checksum into the bytes of an index.
 fn seal(bytes: &mut [u8]) {
     let Some((head, rest)) = bytes.split_at_mut_checked(16) else { return };
     head[12..].copy_from_slice(&crc32fast::hash(rest).to_le_bytes());
 }
 
-/// Looks at all of an index; whatever it says, nothing may panic or take memory that is not there.
+/// Looks at all of an index. Whatever it says, nothing may panic or take more memory than there is.
 fn visit(index: &Index<Row>) {
     let _ = index.members(&mut |member| {
         if let Node::Sample(sample) = member.node {

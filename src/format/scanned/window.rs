@@ -1,32 +1,32 @@
-//! Reads of a scan: small members come many at a time, large ones are passed over.
+//! Reads of a scan: small members are read many at a time, large ones are passed over.
 
 use crate::format::{Error, Result, Source};
 
-/// Read at a time where headers are close to each other, at first; twice as much each time as reads go on where the last
-/// one ended.
+/// Bytes of the first read where headers are close to each other; each further read that goes on where the last one ended
+/// is twice as long.
 const CHUNK_BYTES: u64 = 64 << 10;
-/// Read at a time where nothing was passed over for this long.
+/// Bytes that are read at a time where no byte was passed over for this long.
 const LONG_BYTES: u64 = 1 << 20;
-/// Up to this distance reading on costs less than asking again.
+/// The distance up to which reading on costs less than another read.
 const NEAR_BYTES: u64 = 8 << 10;
-/// The distance of headers is a running mean over about so many.
+/// The approximate number of headers over which their mean distance runs.
 const MEAN_OVER: u64 = 8;
-/// A byte stands in memory as in the file, modulo this: a copy out of the page cache to a few bytes behind such a place takes
-/// some processors six times as long.
+/// The address of a byte in memory equals its offset in the file, modulo this: a copy out of the page cache to an address a
+/// few bytes higher takes some processors six times as long.
 const PLACE_BYTES: u64 = 4096;
 
-/// What of a source was read last.
+/// The bytes of a source that were read last.
 pub(in crate::format) struct Window<'a> {
     source: &'a dyn Source,
     start: u64,
     bytes: Placed,
-    /// Where the last request began, and ended.
+    /// Beginning and end of the last request.
     last: (u64, u64),
-    /// How far apart requests begin.
+    /// The mean distance between the beginnings of requests.
     mean_distance: u64,
-    /// Length of this run of requests, one right behind the other, and of the one before it.
+    /// Length of this run of requests, one right behind the other, and of the run before it.
     run: (u64, u64),
-    /// Where the last read ended, and how much is read next if that goes on there.
+    /// The end of the last read, and the length of the next one if it goes on there.
     ahead: (u64, u64),
 }
 
@@ -97,7 +97,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Bytes of a file that stand in memory as in the file, modulo [`PLACE_BYTES`].
+/// Bytes of a file whose addresses in memory are their offsets in the file, modulo [`PLACE_BYTES`].
 #[derive(Default)]
 struct Placed {
     memory: Vec<u8>,
@@ -115,7 +115,7 @@ impl Placed {
         rest.and_then(|rest| rest.get_mut(..self.length)).unwrap_or_default()
     }
 
-    /// Makes `length` bytes of it that stand at `at` of the file: the last `kept` ones that it had, and others.
+    /// Holds `length` bytes from offset `at` of the file: the last `kept` ones of those held before, and room for others.
     fn move_to(&mut self, at: u64, kept: usize, length: usize) {
         let end = self.from.saturating_add(self.length);
         let kept_at = end.saturating_sub(kept)..end;
@@ -137,21 +137,21 @@ impl Placed {
     }
 }
 
-/// The first place in memory that is, modulo [`PLACE_BYTES`], `at`.
+/// The first place in `memory` whose address is, modulo [`PLACE_BYTES`], `at`.
 fn place(memory: &[u8], at: u64) -> usize {
     let begins = memory.as_ptr().addr() as u64;
     let distance = at.wrapping_sub(begins) % PLACE_BYTES;
     usize::try_from(distance).unwrap_or(0)
 }
 
-/// How many of `length` bytes, which begin at `start`, stand before `at`.
+/// The number of bytes before `at`, of `length` bytes that begin at `start`.
 fn passed(length: usize, start: u64, at: u64) -> usize {
     let passed = at.checked_sub(start).and_then(|passed| usize::try_from(passed).ok());
     passed.unwrap_or(usize::MAX).min(length)
 }
 
-/// Moves what `bytes`, which begin at `start`, have from `at` on to their beginning, and gives its length: it need not be read
-/// again.
+/// Moves those of `bytes`, which begin at offset `start`, that lie from `at` on to the beginning, and returns their number:
+/// they need not be read again.
 pub(in crate::format) fn keep_behind(bytes: &mut [u8], start: u64, at: u64) -> usize {
     let passed = passed(bytes.len(), start, at);
     bytes.copy_within(passed.., 0);

@@ -1,10 +1,10 @@
-//! Sidecars written, read, damaged; beside a model that keeps its rows in a list.
+//! Sidecars written, read and damaged, beside a model that keeps its rows in a list.
 
 use super::*;
 use crate::format::{IndexChecksum, MemorySource, Names, Sample};
 use proptest::prelude::*;
 
-/// A container of samples of a size each, one behind the other.
+/// A container of samples of these sizes, one behind the other.
 struct Model(Vec<u64>);
 
 impl Container for Model {
@@ -59,7 +59,7 @@ fn written(sections: &[(Key, Vec<u32>)]) -> Vec<u8> {
     out
 }
 
-/// Three samples, and none: an odd number of rows, and a section of a head alone.
+/// Sections of three samples and of none: an odd number of rows, and a head alone.
 fn two_sections() -> Vec<u8> {
     written(&[
         (key(b"0123456789", &[3, 0, 7]), vec![0x1234_5678, 0, 0xffff_ffff]),
@@ -75,7 +75,7 @@ fn what_was_written_is_read_and_each_container_knows_its_section() {
     assert_eq!(sections[1].key().differs(&key(b"", &[])), None);
     let rows: Vec<_> = (0..3).map(|row| sections[0].crc32(row).unwrap().unwrap()).collect();
     assert_eq!(rows, [0x1234_5678, 0, 0xffff_ffff]);
-    // Three rows and what fills them up: there is no fifth.
+    // Three rows and one that fills them up: there is no fifth row.
     assert!(sections[0].crc32(4).is_err() && sections[1].crc32(0).is_err());
 }
 
@@ -107,7 +107,7 @@ fn one_sample_that_is_damaged_is_no_other_container_but_all_are() {
         assert!(!is_of_another(&damaged), "{samples} samples");
         assert!(is_of_another(&[77; 200]), "{samples} samples");
     }
-    // Of a single one nobody can say.
+    // A single sample does not show whether it is of another container.
     let sections = read(&source(&written(&[(key(b"abc", &[3]), vec![1])]))).unwrap();
     assert!(!sections[0].is_of_another(source(b"abc").as_ref(), &Model(vec![3])).unwrap());
 }
@@ -120,7 +120,7 @@ fn every_truncation_is_refused_but_that_between_two_sections() {
     for length in (0..bytes.len()).filter(|&length| length != between) {
         assert!(read(&source(&bytes[..length])).is_err(), "{length} bytes");
     }
-    // Then a container is without checksums, and that is refused where it is opened.
+    // Then a container has no checksums, and is refused where it is opened.
     assert_eq!(read(&source(&bytes[..between])).unwrap().len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! The index of a compressed stream, and how it is kept:
+//! The index of a compressed stream, and its form on disk:
 //!
 //! ```text
 //! "FFRSTRM\0" | u32 version | u32 codec | u64 stored | u64 decoded | u64 intervals | u64 bytes of states
@@ -15,28 +15,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// How far apart checkpoints are at least, unless the caller says otherwise, in decoded bytes.
+/// The least distance between checkpoints, unless the caller gives another one, in decoded bytes.
 pub const INTERVAL_BYTES: u64 = 4 << 20;
-/// How far apart they may be: one interval is decoded, and kept, to read any byte of it.
+/// The largest distance between checkpoints: one interval is decoded, and kept, to read any byte of it.
 pub const MAX_INTERVAL_BYTES: u64 = 64 << 20;
-/// How long an interval may be as stored: all of it is read at once. No encoder makes bytes twice as long; skippable
+/// The most stored bytes of an interval, all of which are read at once. No encoder makes bytes twice as long; skippable
 /// frames and empty blocks, which decode to nothing, may have any length.
 pub const MAX_STORED_BYTES: u64 = 2 * MAX_INTERVAL_BYTES;
 
 const MAGIC: [u8; 8] = *b"FFRSTRM\0";
 const VERSION: u32 = 2;
-/// Beside the number of the codec: the stream is cut.
+/// The bit beside the number of the codec that says that the stream is cut.
 const CUT: u32 = 1 << 31;
 const HEAD_BYTES: usize = 48;
 const ROW_BYTES: usize = 24;
 const CRC_BYTES: u64 = 4;
-/// How much of the states is read at a time to check them.
+/// Bytes of the states that are read at a time to check them.
 const CHUNK_BYTES: usize = 1 << 20;
 const CODECS: [Codec; 4] = [Codec::Gzip, Codec::Bzip2, Codec::Xz, Codec::Zstd];
 const OTHER_CODECS: [Codec; 5] =
     [Codec::Deflate, Codec::Deflate64, Codec::Lzma, Codec::Ppmd, Codec::Zlib];
 
-/// Where a stream can be decoded from.
+/// The intervals of a stream, with the checkpoints that they begin at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamIndex {
     pub(super) codec: Codec,
@@ -45,7 +45,7 @@ pub struct StreamIndex {
     pub(super) is_cut: bool,
     pub(super) rows: Vec<Row>,
     pub(super) states: Vec<u8>,
-    /// The states of a kept index, which stay in its file; then there are none in memory.
+    /// The states of a kept index, which stay in its file; `states` is then empty.
     mapped: Option<Mapped>,
 }
 
@@ -70,35 +70,35 @@ impl PartialEq for Mapped {
 
 impl Eq for Mapped {}
 
-/// One interval. Its end is where the next one begins.
+/// One interval, which ends where the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Row {
     pub(super) stored: u64,
     pub(super) decoded: u64,
     pub(super) crc32: u32,
-    /// Where its state ends.
+    /// The end of its checkpoint's state among all states.
     pub(super) state_end: usize,
 }
 
-/// A part of a stream that is decoded at once.
+/// A part of a stream that is decoded on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
     /// Its number, from 0.
     pub number: u64,
-    /// The stored bytes that it is decoded from, in the stream.
+    /// The range of its stored bytes in the stream.
     pub stored: Range<u64>,
-    /// The bytes that it is, in the decoded stream.
+    /// The range of its decoded bytes in the decoded stream.
     pub decoded: Range<u64>,
     /// CRC-32 (zlib's) of the decoded bytes.
     pub crc32: u32,
 }
 
-/// Where an interval stands among those that follow each other, if samples are read in order.
+/// The place of an interval among those that follow each other if samples are read in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// So many bytes are decoded of intervals before it: as its decoded range, but without gaps.
+    /// Decoded bytes of all intervals before it: as the start of its decoded range, but without gaps.
     pub start: u64,
-    /// The number of the last one that follows. All numbers between are those of others.
+    /// The number of the last interval that follows; so do all intervals with numbers in between.
     pub last: u64,
 }
 
@@ -110,11 +110,11 @@ pub trait Intervals: Send + Sync {
     /// The interval of that number.
     fn nth(&self, number: u64) -> Option<Interval>;
 
-    /// What follows the interval of that number where samples are read in order. `None`: that is not known.
+    /// The place of the interval of that number where samples are read in order; `None` if no order is known.
     fn order(&self, number: u64) -> Option<Order>;
 
-    /// Decodes an interval from all of its stored bytes; fills `out`, which is as long as its decoded range, and
-    /// compares the checksum, if it has one.
+    /// Decodes an interval from all of its stored bytes; fills `out`, which is as long as its decoded range, and compares
+    /// the checksum, if the interval has one.
     ///
     /// # Errors
     /// There is no such interval, the lengths are wrong, the bytes are not an encoding, or do not match a checksum.
@@ -141,7 +141,7 @@ impl Intervals for StreamIndex {
 }
 
 impl StreamIndex {
-    /// Of an empty stream.
+    /// The index of an empty stream.
     pub(super) fn new(codec: Codec) -> Self {
         Self {
             codec,
@@ -166,7 +166,7 @@ impl StreamIndex {
         self.is_cut
     }
 
-    /// Length of the stream as stored. What the file has behind that is none of it.
+    /// Length of the stream as stored. Bytes of the file behind it do not belong to the stream.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes
@@ -184,13 +184,13 @@ impl StreamIndex {
         self.rows.len() as u64
     }
 
-    /// Whether there is no interval: the stream is one of no bytes.
+    /// Whether there is no interval: the stream decodes to no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What the index takes in memory.
+    /// Memory that the index takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let rows = self.rows.capacity().saturating_mul(size_of::<Row>());
@@ -227,7 +227,7 @@ impl StreamIndex {
     /// and checks its CRC-32.
     ///
     /// # Errors
-    /// There is no such interval, the lengths are wrong, or the bytes are not what they were.
+    /// There is no such interval, the lengths are wrong, or the bytes have changed.
     pub fn decode(&self, number: u64, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
         let interval = self.nth(number).ok_or_else(|| format!("there is no interval {number}"))?;
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
@@ -256,7 +256,7 @@ impl StreamIndex {
         self.states_at(before.map_or(0, |row| row.state_end)..row.state_end)
     }
 
-    /// `None`: they are not there, or their file cannot be read any more.
+    /// The states in `range`. `None` if they are not there, or their file cannot be read any more.
     fn states_at(&self, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
         let Some(Mapped { table, length }) = &self.mapped else {
             return self.states.get(range).map(Cow::Borrowed);
@@ -300,7 +300,7 @@ impl StreamIndex {
         out
     }
 
-    /// Reads what [`StreamIndex::write`] wrote. `None`: these bytes are not that, or of another version.
+    /// Reads an index that [`StreamIndex::write`] wrote. `None` if `bytes` are no such index, or one of another version.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let source = MemorySource::new("an index in memory", bytes.to_vec());
@@ -310,7 +310,8 @@ impl StreamIndex {
         Some(index)
     }
 
-    /// As [`StreamIndex::read`], of a range of a file, where the states stay. There are no more bytes than `range` has.
+    /// As [`StreamIndex::read`], for an index in a range of a file, where the states stay. No more bytes than `range` has
+    /// are read.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -354,7 +355,7 @@ impl StreamIndex {
         Ok(is_right.then_some(index))
     }
 
-    /// An index without its rows and states; and how many bytes these have.
+    /// An index without its rows and states, and the bytes of the rows and of the states.
     fn from_head(head: &[u8]) -> Option<(Self, u64, u64)> {
         if !head.starts_with(&MAGIC) || u32_at(head, 8)? != VERSION {
             return None;
@@ -369,7 +370,7 @@ impl StreamIndex {
         Some((index, u64_at(head, 32)?.checked_mul(ROW_BYTES as u64)?, u64_at(head, 40)?))
     }
 
-    /// Every interval begins where it may, so that all ranges are ranges.
+    /// Whether the intervals are in order and no longer than they may be, so that no range ends before it begins.
     fn is_in_order(&self) -> bool {
         let ends = Row {
             stored: self.stored_bytes,

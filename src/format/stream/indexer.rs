@@ -5,12 +5,12 @@ use crate::format::codec::{Codec, ENDS_EARLY, decoder};
 use crate::format::counted;
 use crate::format::{DecodeError, Decoder, Error, Progress, Result, Source};
 
-/// How much a byte may become: no deflate stream exceeds 1032, so what every tool reads passes, and a bzip2
-/// or zstd bomb (up to 1,000,000) does not.
+/// The most decoded bytes of a stored byte: no deflate stream exceeds 1032, so streams that every tool reads pass, and a
+/// bzip2 or zstd bomb (up to 1,000,000) does not.
 pub const MAX_RATIO: u64 = 1100;
-/// What a stream may become whatever its ratio: sparse images of disks are legal.
+/// Decoded bytes that a stream may have whatever its ratio: sparse images of disks are legal.
 pub const FREE_BYTES: u64 = 1 << 30;
-/// What a stream may become at all. At a gigabyte a second it would take five hours to index.
+/// The most decoded bytes of any stream. At a gigabyte a second it would take five hours to index.
 pub const MAX_DECODED_BYTES: u64 = 16 << 40;
 
 const CUT_HINT: &str =
@@ -18,8 +18,8 @@ const CUT_HINT: &str =
 const PIECE_BYTES: usize = 256 << 10;
 
 impl StreamIndex {
-    /// Decodes all of `source` once, in bounded memory, and verifies the format's own checksums. Every
-    /// decoded byte is given to `on_bytes`, with its offset, in order; an error of it ends the pass.
+    /// Decodes all of `source` once, in bounded memory, and verifies the format's own checksums. Every decoded byte is
+    /// given to `on_bytes`, with its offset, in order; an error that `on_bytes` returns ends the pass.
     ///
     /// # Errors
     /// The source cannot be read, is no such stream, is damaged, or has too few checkpoints.
@@ -32,8 +32,8 @@ impl StreamIndex {
         Indexer::new(source, codec, interval_bytes)?.run(on_bytes)
     }
 
-    /// As [`StreamIndex::build`], but a stream that ends early, as a truncated file's, has the bytes up to
-    /// there: [`StreamIndex::is_cut`].
+    /// As [`StreamIndex::build`], but a stream that ends early, as in a truncated file, is indexed up to there:
+    /// [`StreamIndex::is_cut`].
     ///
     /// # Errors
     /// As [`StreamIndex::build`].
@@ -48,10 +48,10 @@ impl StreamIndex {
         indexer.run(on_bytes)
     }
 
-    /// Decodes all of `source` as [`StreamIndex::build`] does, but needs no checkpoints, and keeps none.
+    /// Decodes all of `source` as [`StreamIndex::build`] does, but needs and keeps no checkpoints.
     ///
     /// # Errors
-    /// The source cannot be read, is no such stream, or is damaged; or what `on_bytes` says.
+    /// The source cannot be read, is no such stream, or is damaged; or an error that `on_bytes` returns.
     pub fn decode_all(
         source: &dyn Source,
         codec: Codec,
@@ -69,7 +69,7 @@ struct Indexer<'a> {
     decoder: Box<dyn Decoder>,
     interval_bytes: u64,
     index: StreamIndex,
-    /// What was read and not taken yet.
+    /// Bytes that were read, of which the decoder has taken the first `input_at`.
     input: Vec<u8>,
     input_at: usize,
     read_bytes: u64,
@@ -134,14 +134,14 @@ impl<'a> Indexer<'a> {
 
     fn finish(mut self) -> Result<StreamIndex> {
         self.end_interval();
-        // The last one has all that decodes to nothing behind it.
+        // All stored bytes at the end that decode to nothing belong to the last interval.
         self.check_stored()?;
         self.index.rows.shrink_to_fit();
         self.index.states.shrink_to_fit();
         Ok(self.index)
     }
 
-    /// Reads on when all was taken: decoders take all that they are given, or stop where they may checkpoint.
+    /// Reads on when the decoder has taken all input: decoders take all of it, or stop at a checkpoint.
     fn refill(&mut self) -> Result<()> {
         if self.input_at < self.input.len() {
             return Ok(());
@@ -195,7 +195,8 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    /// An interval is read as a whole: what decodes to nothing must not make it as long as the file.
+    /// Refuses an interval of too many stored bytes: an interval is read as a whole, and bytes that decode to nothing must
+    /// not make it as long as the file.
     fn check_stored(&self) -> Result<()> {
         let stored = self.open_stored_bytes();
         if stored <= MAX_STORED_BYTES || !self.needs_checkpoints {
@@ -206,13 +207,13 @@ impl<'a> Indexer<'a> {
         Err(no_checkpoints(self.source, self.index.codec, self.index.stored_bytes, found))
     }
 
-    /// Length of the interval that is not complete yet.
+    /// Decoded length of the interval that is not complete yet.
     fn open_bytes(&self) -> u64 {
         let start = self.index.rows.last().map_or(0, |row| row.decoded);
         self.index.decoded_bytes.saturating_sub(start)
     }
 
-    /// Its length as stored. A stream that has decoded to nothing yet has no interval.
+    /// Stored length of that interval. A stream without decoded bytes yet has no interval.
     fn open_stored_bytes(&self) -> u64 {
         let start = self.index.rows.last().map_or(u64::MAX, |row| row.stored);
         self.index.stored_bytes.saturating_sub(start)
@@ -239,7 +240,7 @@ impl<'a> Indexer<'a> {
 
     fn end_interval(&mut self) {
         let crc32 = std::mem::take(&mut self.crc).finalize();
-        // One that was begun at the very end has no bytes.
+        // An interval that was begun at the very end has no bytes.
         if self.open_bytes() == 0 && self.index.rows.pop().is_some() {
             let end = self.index.rows.last().map_or(0, |row| row.state_end);
             self.index.states.truncate(end);

@@ -188,7 +188,7 @@ fn the_states_of_a_kept_index_stay_in_its_file_and_decode_as_those_in_memory() {
     }
 }
 
-/// Zeros between other bytes, which take no memory.
+/// Bytes with zeros between them, which take no memory.
 struct Sparse {
     name: PartName,
     pieces: Vec<(u64, Vec<u8>)>,
@@ -220,7 +220,7 @@ impl Source for Sparse {
     }
 }
 
-/// Frames of zstd; after each a skippable frame of so many zeros.
+/// Frames of zstd; after each, a skippable frame of that many zeros.
 fn frames_and_holes(frames: &[(&str, u32)]) -> Sparse {
     let (mut pieces, mut length) = (Vec::new(), 0);
     for (content, hole) in frames {
@@ -263,7 +263,7 @@ fn bytes_that_decode_to_nothing_make_no_interval_that_is_too_long_to_be_read_at_
         .unwrap();
         assert_eq!(all, b"onetwo", "{frames:?}");
     }
-    // Shorter ones only end intervals early.
+    // Shorter holes only end intervals early.
     let source = frames_and_holes(&[("frame", LONG / 5)].repeat(12));
     let (index, all) = build(&source);
     let index = index.unwrap();

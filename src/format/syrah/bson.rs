@@ -1,5 +1,5 @@
-//! The BSON document at the end of a Syrah file: where the arrays of offsets and sizes lie, without reading
-//! them. Only what the format has is known: documents of documents of binaries and strings.
+//! The BSON document at the end of a Syrah file: finds the arrays of offsets and sizes, without reading
+//! them. Only documents like those of the format are known: of documents of binaries and strings.
 //!
 //! ```text
 //! document: i32 bytes | elements | 0        element: u8 type | name 0 | value        (bsonspec.org 1.1)
@@ -15,13 +15,13 @@ const STRING: u8 = 0x02;
 const DOCUMENT: u8 = 0x03;
 const BINARY: u8 = 0x05;
 const WHAT: &str = "the metadata";
-/// Longer names and types are refused; so are more keys. Both bound what is kept in memory.
+/// The longest name or type, and the most keys: others are refused, which bounds the memory of the entries.
 const MAX_TEXT_BYTES: u64 = 4096;
 const MAX_KEYS: usize = 65_535;
-/// How much of a name is read at a time.
+/// Bytes of a name that are read at a time.
 const PIECE_BYTES: usize = 64;
 
-/// What the metadata say of a key.
+/// The metadata of a key.
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
     pub(super) offsets: Binary,
@@ -29,10 +29,10 @@ pub(super) struct Entry {
     pub(super) dtype: Vec<u8>,
 }
 
-/// Where a binary lies.
+/// The place of a binary.
 #[derive(Clone, Copy)]
 pub(super) struct Binary {
-    /// From the start of the file.
+    /// The offset from the start of the file.
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
 }
@@ -62,10 +62,10 @@ pub(super) fn entries(reader: Reader<'_>, start: u64, end: u64) -> Result<Vec<En
     Ok(entries)
 }
 
-/// A document, and how far it was read.
+/// A document, and the offset up to which it was read.
 struct Document<'a> {
     reader: Reader<'a>,
-    /// The next element.
+    /// The offset of the next element.
     at: u64,
     /// One past the last byte.
     end: u64,
@@ -78,7 +78,7 @@ struct Element {
 }
 
 impl<'a> Document<'a> {
-    /// The document at `at`, which must end at or before `limit`.
+    /// Enters the document at `at`, which must end at or before `limit`.
     fn enter(reader: Reader<'a>, at: u64, limit: u64) -> Result<Self> {
         let room = limit.saturating_sub(at);
         if room < 5 {
@@ -94,7 +94,7 @@ impl<'a> Document<'a> {
         Ok(Self { reader, at: at.saturating_add(4), end })
     }
 
-    /// The next element, whose value is where the document then stands.
+    /// Reads the next element up to its value, which is then at `self.at`.
     fn element(&mut self) -> Result<Option<Element>> {
         let at = self.at;
         let [kind] = self.take(at)?;
@@ -126,7 +126,7 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// A text that ends with a NUL.
+    /// Reads a text that ends with a NUL.
     fn name(&mut self) -> Result<Vec<u8>> {
         let start = self.at;
         let mut name = Vec::new();
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
         Err(self.reader.malformed(element.at, expected, found, ""))
     }
 
-    /// The document here: a key's.
+    /// Reads the document of a key.
     fn entry(&mut self, key: Vec<u8>) -> Result<Entry> {
         let start = self.at;
         let mut inner = Document::enter(self.reader, start, self.end)?;
@@ -193,7 +193,7 @@ impl<'a> Document<'a> {
         Ok(Entry { key, offsets, sizes, dtype })
     }
 
-    /// A length, which must be at least `least`.
+    /// Reads a length, which must be at least `least`.
     fn length(&mut self, least: u64) -> Result<u64> {
         let at = self.at;
         let length = i32::from_le_bytes(self.take(at)?);

@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 const NAME: &str = "Syrah";
 const MAGIC: [u8; 2] = *b"GS";
-/// Where the data begin.
+/// The offset of the data.
 const HEAD_BYTES: u64 = 22;
-/// How many offsets and sizes are checked at a time.
+/// The number of offsets and sizes that are checked at a time.
 const CHUNK_ITEMS: u64 = 1 << 16;
-/// How many keys are named in warnings.
+/// The most warnings that are given in full.
 const MAX_WARNINGS: usize = 16;
 const DIED: &str = ": the writer died before it finished; write the file again";
 
-/// The types that the package knows, and what NumPy calls them. `str` is UTF-8.
+/// The types that the package knows, and NumPy's names of them. `str` is UTF-8.
 const DTYPES: &[(&str, &str)] = &[
     ("bool", "|b1"),
     ("int8", "|i1"),
@@ -62,7 +62,7 @@ impl Format for Syrah {
         &["syr"]
     }
 
-    /// Two bytes are little of a magic number: only a header that leads to a document is sure.
+    /// A magic number of two bytes is short: only a header that leads to a document is sure.
     fn detect(&self, source: &dyn Source) -> Result<Detected> {
         let reader = Reader::new(source, NAME);
         if reader.len() < HEAD_BYTES {
@@ -103,7 +103,7 @@ impl Head {
         })
     }
 
-    /// Where the metadata begin and end, if that can be.
+    /// The start and the end of the metadata, if they are possible.
     fn metadata(&self, reader: Reader<'_>) -> Option<(u64, u64)> {
         let start = u64::try_from(self.offset).ok()?;
         let length = u64::try_from(self.length).ok()?;
@@ -141,7 +141,7 @@ struct SyrahFile {
     source: Arc<dyn Source>,
     /// All metadata.
     table: Box<dyn Table>,
-    /// Where they begin, and the data end.
+    /// The start of the metadata, and the end of the data.
     data_end: u64,
     items: u64,
     keys: Vec<Key>,
@@ -150,11 +150,11 @@ struct SyrahFile {
 }
 
 struct Key {
-    /// Within the table.
+    /// The place of its array of offsets in the table.
     offsets_at: u64,
     sizes_at: u64,
     shown: Shown,
-    /// What its files are called: as `shown` has it, and where the bytes are no whole number of elements.
+    /// The names of its files: as `shown` says, and for bytes that are not a whole number of elements.
     names: Vec<Vec<u8>>,
 }
 
@@ -166,7 +166,7 @@ enum Shown {
 }
 
 impl Shown {
-    /// How an array of `size` bytes is shown; false: not as its type has it.
+    /// How an array of `size` bytes is shown; false if not as its type says.
     fn content(self, size: u64) -> (Content, bool) {
         match self {
             Shown::Stored => (Content::Stored, true),
@@ -178,7 +178,7 @@ impl Shown {
     }
 }
 
-/// The extent of an array as the file has it.
+/// The extent of an array as the file has it, right or wrong.
 #[derive(Clone, Copy)]
 struct Extent {
     offset: i64,
@@ -359,7 +359,7 @@ impl SyrahFile {
     }
 }
 
-/// Part of an array of 64-bit numbers.
+/// Reads `count` numbers of an array of 64-bit numbers.
 fn read_chunk(reader: Reader<'_>, array: Binary, first: u64, count: u64) -> Result<Vec<i64>> {
     let mut bytes = vec![0; usize::try_from(count.saturating_mul(8)).unwrap_or_default()];
     let at = array.offset_bytes.saturating_add(first.saturating_mul(8));
@@ -367,7 +367,7 @@ fn read_chunk(reader: Reader<'_>, array: Binary, first: u64, count: u64) -> Resu
     Ok(bytes.as_chunks::<8>().0.iter().map(|number| i64::from_le_bytes(*number)).collect())
 }
 
-/// All arrays of offsets and sizes must be of one length; gives the number of items.
+/// Checks that all arrays of offsets and sizes have one length; returns the number of items.
 fn check_lengths(reader: Reader<'_>, entries: &[Entry]) -> Result<u64> {
     let length = entries.first().map_or(0, |entry| entry.offsets.length_bytes);
     for array in entries.iter().flat_map(|entry| [entry.offsets, entry.sizes]) {

@@ -32,7 +32,7 @@ fn assemble(data: &[u8], metadata: &[u8]) -> Vec<u8> {
     [b"GS\0\0\x02\0", &offset[..], &length, data, metadata].concat()
 }
 
-/// Item after item, key after key, as the package writes them.
+/// Writes item after item, key after key, as the package does.
 fn write(model: &Model) -> Vec<u8> {
     let mut data = Vec::new();
     let mut extents = vec![(Vec::new(), Vec::new()); model.len()];

@@ -6,11 +6,11 @@ use crate::format::write::{Field, Gather, RecordWriter, in_order, invalid};
 use crate::format::{Holds, MemberWriter, NewMember, Outline, Output, WriteFormat};
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Offset and size of an array.
+/// Bytes of the offset and the size of an array.
 const EXTENT_BYTES: u64 = 16;
-/// As the package writes it: 0.0.2.0.
+/// The version that the package writes: 0.0.2.0.
 const VERSION: [u8; 4] = [0, 0, 2, 0];
-/// The type of a file that is no array of one dimension: its bytes.
+/// The type of a file that is neither text nor an array of at most one dimension: that of bytes.
 const BYTES: &str = "uint8";
 const TEXT: &str = "str";
 
@@ -49,11 +49,11 @@ impl WriteFormat for WriteSyrah {
 struct Items<'a> {
     out: Box<dyn Output + 'a>,
     keys: Vec<Key>,
-    /// Where the data end.
+    /// The end of the data.
     end: u64,
 }
 
-/// A key, with where its arrays lie.
+/// A key, with the offsets and sizes of its arrays.
 struct Key {
     name: String,
     dtype: &'static str,
@@ -72,7 +72,7 @@ impl Key {
         Self { name, dtype, offsets: Vec::new(), sizes: Vec::new() }
     }
 
-    /// The bytes to store of a file; `None`: it is not of the key's type.
+    /// The bytes to store of a file; `None` if it is not of the key's type.
     fn stored<'a>(&self, field: &Field<'a>) -> Option<&'a [u8]> {
         match (vector(field), self.dtype) {
             (Some((dtype, array)), _) if dtype == self.dtype => Some(array.elements),
@@ -83,7 +83,7 @@ impl Key {
     }
 }
 
-/// The array that a field is and its type, if the format can hold it: it keeps no shape.
+/// The array of a field and its type, if the format can hold the array: it keeps no shape.
 fn vector<'a>(field: &Field<'a>) -> Option<(&'static str, Array<'a>)> {
     let array = field.array().filter(|array| array.shape.len() <= 1)?;
     let dtype = DTYPES.iter().find(|(_, descr)| *descr == array.descr)?;

@@ -17,7 +17,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Warns of something in the archive.
+    /// Adds a warning about the archive.
     pub(super) fn warn(&mut self, text: String) {
         self.index.warn(text);
     }
@@ -30,7 +30,8 @@ impl Builder {
         self.index.piece_count()
     }
 
-    /// Adds a file; gives its number. `pieces`: of a sparse one, with their place behind its first byte.
+    /// Adds a file; returns its number. `pieces`: those of a sparse file, each with its offset in the file, its length,
+    /// and its offset behind the sample's first byte.
     pub(super) fn file(
         &mut self,
         path: &[u8],
@@ -86,13 +87,13 @@ impl Builder {
         self.index.open_name(path)
     }
 
-    /// A member turned out to be cut off.
+    /// Marks a sample as damaged: its member turned out to be cut off.
     pub(super) fn mark_damaged(&mut self, sample: u64) {
         self.index.change(sample, |row| row.set(IS_DAMAGED));
     }
 
-    /// Gives every hard link its sample: that of the last earlier member of the name, else of a later one.
-    /// A target that is not in the archive makes the link a damaged file.
+    /// Gives every hard link its sample: that of the last earlier member with the target's name, else of the last later
+    /// one. A target that is not in the archive makes the link a damaged file.
     fn resolve_links(&mut self) -> Result<(), TooMany> {
         if self.link_lengths.is_empty() {
             return Ok(());

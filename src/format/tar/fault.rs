@@ -1,4 +1,4 @@
-//! What can be wrong with an archive.
+//! Faults of an archive.
 
 use crate::format::{Error, PartName};
 
@@ -8,7 +8,7 @@ pub(super) const TRUNCATED: &str =
     ": the archive is truncated (--allow-damaged serves the members that are whole)";
 pub(super) const NO_HINT: &str = "";
 
-/// What is wrong with an archive.
+/// A fault of an archive.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: u64,
@@ -27,7 +27,7 @@ impl Fault {
         Self { at, expected: expected.to_owned(), found: found.into(), hint }
     }
 
-    /// The error that says so of a file.
+    /// The error that reports the fault of `part`.
     pub(super) fn into_error(self, part: &PartName) -> Error {
         Error::Malformed {
             part: part.clone(),

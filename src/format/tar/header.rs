@@ -3,12 +3,12 @@
 //! Fields and types as POSIX.1-2017 (pax, "ustar Interchange Format"), tar(5) of libarchive and the manual of
 //! GNU tar ("Basic Tar Format") have them.
 
-/// Headers and data come in blocks of so many bytes.
+/// The bytes of a block: headers and data come in blocks.
 pub(super) const BLOCK_BYTES: u64 = 512;
 const CHECKSUM_AT: usize = 148;
 const CHECKSUM_BYTES: usize = 8;
 
-/// Who wrote a header.
+/// The form of a header, by its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// No magic number.
@@ -43,10 +43,10 @@ impl<'a> Header<'a> {
         self.0.iter().all(|byte| *byte == 0)
     }
 
-    /// The sum over all bytes, its own field taken as blanks; old writers added signed bytes.
+    /// Whether the checksum is the sum of all bytes, with its own field taken as blanks; old writers added signed bytes.
     pub(super) fn has_right_checksum(self) -> bool {
         let stored = number(self.field(CHECKSUM_AT, CHECKSUM_BYTES));
-        // Blanks alone add up to more than 0; signed bytes may be anything.
+        // Blanks alone add up to more than 0; signed bytes may add up to any number.
         let Some(stored) = stored.filter(|stored| *stored > 0) else { return false };
         let sum = |bytes: &[u8]| bytes.iter().fold(0u32, |sum, b| sum.wrapping_add(u32::from(*b)));
         let own = sum(self.field(CHECKSUM_AT, CHECKSUM_BYTES));
@@ -82,7 +82,7 @@ impl<'a> Header<'a> {
         self.field(156, 1).first().copied().unwrap_or(0)
     }
 
-    /// The name, behind its prefix if it has one.
+    /// Writes the name to `out`, behind its prefix if it has one.
     pub(super) fn name(self, out: &mut Vec<u8>) {
         let prefix = match self.dialect() {
             Dialect::V7 | Dialect::Gnu => &b""[..],
@@ -102,30 +102,30 @@ impl<'a> Header<'a> {
         self.text(157, 100)
     }
 
-    /// `None`: it is no number, or negative.
+    /// The size of the data; `None` if the field is no number, or negative.
     pub(super) fn size(self) -> Option<u64> {
         number(self.field(124, 12)).and_then(|size| u64::try_from(size).ok())
     }
 
-    /// Permission bits; `None`: it is no number.
+    /// Permission bits; `None` if the field is no number.
     pub(super) fn mode(self) -> Option<u16> {
         let mode = number(self.field(100, 8))?;
         u16::try_from(mode & 0o7777).ok()
     }
 
-    /// Seconds since 1970; `None`: it is no number.
+    /// Seconds since 1970; `None` if the field is no number.
     pub(super) fn modified(self) -> Option<i64> {
         number(self.field(136, 12))
     }
 }
 
-/// What stands before the first NUL.
+/// The bytes before the first NUL.
 pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// A number of a header: octal digits among blanks, or, with the highest bit set, base 256. An empty field,
-/// or one that begins with NUL, is 0. `None`: it is none, or too large.
+/// or one that begins with NUL, is 0. `None` if the field is no number, or a number that is too large.
 pub(super) fn number(field: &[u8]) -> Option<i64> {
     if field.first().is_some_and(|first| first & 0x80 != 0) {
         return base_256(field);

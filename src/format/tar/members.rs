@@ -1,4 +1,4 @@
-//! What a scan makes of a header that is no extension: files, directories, links, and files with holes.
+//! The members that a scan makes of headers that are not extended ones: files, directories, links, and files with holes.
 
 use super::fault::{DAMAGED, Fault, NO_HINT, no_size};
 use super::header::{BLOCK_BYTES, Dialect, Header, until_nul};
@@ -9,18 +9,18 @@ use super::state::{Member, State, TarScanner, round_up};
 use crate::format::scanned::TooMany;
 use crate::format::{Attributes, Content, Sample};
 
-/// A path, or where a link leads; the longest that the kernel knows is 4096.
+/// The most bytes of a path or of a link's target; the longest path that the kernel knows has 4096.
 const MAX_PATH_BYTES: usize = u16::MAX as usize;
-/// The pieces of all sparse files: so many, and one a block of the archive.
+/// The most pieces of all sparse files, besides one for each block of the archive.
 const FREE_PIECES: u64 = 1 << 16;
 
 impl TarScanner {
-    /// A header that is no extension.
+    /// Takes a header that is not an extended one.
     pub(super) fn member(&mut self, at: u64, header: Header) -> Result<(), Fault> {
         let pending = std::mem::take(&mut self.pending);
         let pax = pending.pax.over(&self.global);
         let size = match pax.size.flatten() {
-            // A file system knows no larger ones.
+            // A file system knows no larger files.
             Some(size) if i64::try_from(size).is_ok() => size,
             Some(_) => return Err(no_size(at)),
             None => header.size().ok_or_else(|| no_size(at))?,
@@ -120,7 +120,7 @@ impl TarScanner {
         self.pass(member.at, data_at, size)
     }
 
-    /// A further name of a member. Only pax stores its data again; others may give a size without data.
+    /// Takes a further name of a member. Only pax stores the member's data again; others may give a size without data.
     fn link(&mut self, member: Member, header: Header, data_at: u64) -> Result<(), Fault> {
         let knows_size = self.is_pax || header.dialect() == Dialect::Ustar;
         if member.size == 0 || !knows_size {
@@ -139,7 +139,7 @@ impl TarScanner {
         self.next_header(next)
     }
 
-    /// The rest of a file that begins on another volume.
+    /// Takes the rest of a file that begins on another volume.
     fn continued(&mut self, member: &Member, data_at: u64) -> Result<(), Fault> {
         if !self.allow_damaged {
             return Err(Fault::new(
@@ -201,7 +201,7 @@ impl TarScanner {
         let data_at = member.at.saturating_add(BLOCK_BYTES);
         let end = data_at.checked_add(member.size).and_then(round_up);
         let end = end.ok_or_else(|| no_size(member.at))?;
-        // It would go on behind the member.
+        // The map would go on behind the member, or is too long.
         if at >= end || map.entries.len() > MAX_MAP_ENTRIES {
             return self.sparse(&member, data_at, data_at, member.size, &[], true);
         }
@@ -230,7 +230,7 @@ impl TarScanner {
         }
     }
 
-    /// A sparse file of `size` bytes; its data begins at `data_at`, its pieces at `pieces_at`.
+    /// Adds a sparse file of `size` bytes; its data begins at `data_at`, its pieces at `pieces_at`.
     fn sparse(
         &mut self,
         member: &Member,
@@ -260,7 +260,7 @@ impl TarScanner {
         }
     }
 
-    /// Each piece has a byte, and a real one has a block: more of them only waste memory.
+    /// Whether `pieces` further pieces may be kept. Each has a byte, and a real one has a block: more only waste memory.
     fn has_room(&self, pieces: usize, data_at: u64, size: u64) -> bool {
         let blocks = data_at.saturating_add(size) / BLOCK_BYTES;
         let all = self.build.piece_count().saturating_add(pieces) as u64;

@@ -1,7 +1,7 @@
 //! tar: V7, POSIX ustar and pax, GNU, star and Solaris, sparse files of all of them.
 //!
-//! An archive is read once, header by header (`scan`); what is found is an index that can be kept
-//! ([`super::scanned`]). Members are served in place. What is done where readers differ is in `docs/formats.md`.
+//! An archive is read once, header by header (`scan`); the result is an index that can be kept
+//! ([`super::scanned`]). Members are served in place. `docs/formats.md` says how ffrfs decides where readers differ.
 
 mod builder;
 mod fault;
@@ -42,8 +42,8 @@ impl ScannedFormat for Tar {
     type Row = Row;
     const EXTENSIONS: &'static [&'static str] = &["tar"];
 
-    /// The first block has the right checksum; or all is zeros, in whole blocks, unless the name is one of
-    /// another format, whose writer died.
+    /// Whether the first block has the right checksum; or the file is zeros, in whole blocks, unless its name is
+    /// one of another format, whose writer died.
     fn looks_like(source: &dyn Source) -> Result<Detected> {
         let length = source.len();
         if length < BLOCK_BYTES {
@@ -71,7 +71,7 @@ impl ScannedFormat for Tar {
         Ok(if is_zero { Detected::Perhaps } else { Detected::No })
     }
 
-    /// An archive without a member is zeros, which by themselves say nothing: the name must.
+    /// Whether a stream is an archive. One without a member is zeros, which prove nothing by themselves: its name must.
     fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
         let Some(block) = first.get(..BLOCK_BYTES as usize) else { return Ok(false) };
         let source = MemorySource::new(part.clone(), block.to_vec());

@@ -3,7 +3,7 @@
 use crate::format::charset::Charset;
 use crate::format::{Error, OpenOptions, PartName, Result, quoted};
 
-/// The character set of names that do not say theirs. Without one they stay as they are, as on any Unix.
+/// The character set of names that do not state it. Unless the options name one, names stay as they are, as on any Unix.
 pub(super) fn charset(options: &OpenOptions, part: &PartName) -> Result<Charset> {
     let Some(label) = &options.encoding else { return Ok(Charset::Raw) };
     Charset::named(label).ok_or_else(|| Error::Malformed {

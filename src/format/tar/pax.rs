@@ -1,17 +1,17 @@
-//! Extended headers of pax: records of `LENGTH KEY=VALUE\n` that override what the next header (`x`), or all
-//! further ones (`g`), say.
+//! Extended headers of pax: records of `LENGTH KEY=VALUE\n` that override values of the next header (`x`), or of
+//! all further ones (`g`).
 
-/// The map of a sparse file may have so many entries.
+/// The most entries of a sparse file's map.
 pub(super) const MAX_MAP_ENTRIES: usize = 1 << 20;
 
-/// What records say. `Some(None)` is an empty value: what was said before is void.
+/// The values of records. `Some(None)` is an empty value: earlier values are void.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pax {
     pub(super) path: Option<Option<Vec<u8>>>,
     pub(super) link_path: Option<Option<Vec<u8>>>,
     pub(super) size: Option<Option<u64>>,
     pub(super) modified: Option<Option<(i64, u32)>>,
-    /// Names are in no known character set.
+    /// Whether names are in no known character set.
     pub(super) is_binary: Option<bool>,
     pub(super) sparse: Sparse,
 }
@@ -19,20 +19,20 @@ pub(super) struct Pax {
 /// Records of sparse files: GNU's, star's and Solaris'.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
-    /// Version 1.0: the map stands before the data.
+    /// Whether the map stands before the data, as in version 1.0.
     pub(super) is_map_in_data: bool,
     pub(super) name: Option<Vec<u8>>,
     pub(super) real_size: Option<u64>,
     /// Version 0: offset and length of each piece.
     pub(super) pieces: Option<Vec<(u64, u64)>>,
-    /// Solaris: where data and holes begin by turns, the last is the end; the holes are stored.
+    /// Solaris: the offsets where data and holes begin by turns, and last that of the end; the holes are stored.
     pub(super) holes: Option<Vec<u64>>,
-    /// A value that is none.
+    /// Whether the value of a record is invalid.
     pub(super) is_damaged: bool,
     offset: Option<u64>,
 }
 
-/// A record that is none: where it begins, and what is wrong.
+/// An invalid record: the offset where it begins, and its fault.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRecord {
     pub(super) at: usize,
@@ -73,7 +73,7 @@ impl Pax {
         Ok(())
     }
 
-    /// What holds for a member: what its own header says, else the global one.
+    /// The values for a member: those of its own header, else those of the global one.
     pub(super) fn over(self, global: &Self) -> Self {
         Self {
             path: self.path.or_else(|| global.path.clone()),
@@ -112,7 +112,7 @@ impl Sparse {
                 self.is_damaged |= !odd.is_empty();
                 self.pieces = Some(pairs.iter().map(|[at, length]| (*at, *length)).collect());
             }
-            // Nothing is lost where it is none: the holes are stored too.
+            // Nothing is lost if the list is invalid: the holes are stored, too.
             b"SUN.holesdata" => self.holes = list(value.trim_ascii(), b' '),
             _ => {}
         }
@@ -124,7 +124,7 @@ impl Sparse {
     }
 }
 
-/// The first record without its length and its end, and what follows it.
+/// The first record without its length and its end, and the text that follows the record.
 fn split_record(text: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     let blank = text.iter().take(20).position(|byte| *byte == b' ');
     let blank = blank.ok_or("a record without its length")?;
@@ -135,7 +135,7 @@ fn split_record(text: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     let record = record.get(start..).ok_or("a record that is too short")?;
     match record.split_last() {
         Some((b'\n', record)) => Ok((record, rest)),
-        // Some writers forget the end of the last one.
+        // Some writers forget the end of the last record.
         Some(_) if rest.is_empty() => Ok((record, rest)),
         _ => Err("a record without its end"),
     }
@@ -154,14 +154,14 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Numbers with one of `between` between them.
+/// Numbers that are separated by `between`.
 fn list(text: &[u8], between: u8) -> Option<Vec<u64>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
     let most = MAX_MAP_ENTRIES.saturating_mul(2);
     let numbers = text.split(|byte| *byte == between);
-    // One more, which is none, where there are too many.
+    // The first number beyond the limit counts as invalid, and the list with it.
     let limited = numbers.enumerate().map(|(at, text)| number(text).filter(|_| at < most));
     limited.collect()
 }

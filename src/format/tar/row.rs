@@ -1,4 +1,4 @@
-//! What is stored of a member: 40 bytes.
+//! The row of a member in the index: 40 bytes.
 //!
 //! ```text
 //! u64 offset | u64 length | u32 links | u32 number among the files in pieces | 16 bytes stamp     little-endian
@@ -16,7 +16,7 @@ pub(super) const IS_SYMLINK: u16 = 1 << 8;
 pub(super) const IS_SPARSE: u16 = 1 << 9;
 pub(super) const IS_DAMAGED: u16 = 1 << 10;
 
-/// What is stored of a member.
+/// The row of a member.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::format) struct Row {
     pub(super) offset: u64,
@@ -68,9 +68,9 @@ impl Row {
 }
 
 impl MemberRow for Row {
-    /// What was appended replaces what stood before.
+    /// A member that was appended replaces an earlier one of its name.
     const REPLACES: bool = true;
-    /// Of headers, which were checked; there is none over the members' data.
+    /// The checksums of headers, which were checked; the members' data has none.
     const INDEX_CHECKSUM: IndexChecksum = IndexChecksum::Ok;
 
     fn sample(&self, index: &Index) -> Result<Sample> {

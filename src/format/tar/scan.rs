@@ -12,9 +12,9 @@ use crate::format::{Container, OpenOptions, PartName, Result, Source};
 use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
-/// Extended headers and long names may have so many bytes.
+/// The most bytes of an extended header or a long name.
 const MAX_EXTENSION_BYTES: u64 = 16 << 20;
-/// Behind the end of an archive so many bytes of zeros are passed over in search of a further one.
+/// The most bytes of zeros that are passed over behind the end of an archive in search of a further one.
 const MAX_ZEROS_BYTES: u64 = 64 << 20;
 
 impl TarScanner {
@@ -68,7 +68,7 @@ impl TarScanner {
         };
         match step {
             Err(fault) if self.allow_damaged && self.headers > 0 => {
-                // The members behind it may still be whole, if a header can be found.
+                // The members behind the fault may still be whole, if a header can be found.
                 self.build.warn(format!(
                     "{}: at byte {}: expected {}, found {}",
                     self.part, fault.at, fault.expected, fault.found
@@ -76,7 +76,7 @@ impl TarScanner {
                 self.pending = Pending::default();
                 self.lost_at = Some(fault.at);
                 self.state = State::Header;
-                // Never back: an extended header is passed over whole.
+                // The search never goes back: an extended header is passed over whole.
                 let behind = at.checked_add(bytes.len() as u64).and_then(round_up);
                 self.want = self.want.and(behind).map(|behind| (behind, BLOCK_BYTES));
                 Ok(())
@@ -85,7 +85,7 @@ impl TarScanner {
         }
     }
 
-    /// Fewer bytes than a header's are left.
+    /// Ends the scan where fewer bytes than a header's are left.
     pub(super) fn end_of_file(&mut self, at: u64, rest: &[u8]) -> Result<(), Fault> {
         self.want = None;
         if let Some(lost_at) = self.lost_at {
@@ -126,7 +126,7 @@ impl TarScanner {
             .warn(format!("{}: no member was found in the bytes from {from} to {to}", self.part));
     }
 
-    /// What follows a hard link that may have data: a header, or that data.
+    /// Takes the block behind a hard link that may have data: a header, or the data.
     fn after_link(&mut self, member: Member, bytes: &[u8]) -> Result<(), Fault> {
         let data_at = member.at.saturating_add(BLOCK_BYTES);
         let header = Header::new(bytes);
@@ -141,7 +141,7 @@ impl TarScanner {
         self.file(member, data_at)
     }
 
-    /// A block where a header should be.
+    /// Takes a block where a header should be.
     pub(super) fn header(&mut self, at: u64, header: Header) -> Result<(), Fault> {
         let next = at.saturating_add(BLOCK_BYTES);
         if header.is_zero() {
@@ -218,7 +218,7 @@ impl TarScanner {
                 let pax = if kind == b'g' { &mut self.global } else { &mut self.pending.pax };
                 let read = pax.read(text);
                 if kind == b'g' {
-                    // A name for all members is none, and maps belong to one.
+                    // One name for all members makes no sense, and a map belongs to one member.
                     self.global = Pax {
                         path: None,
                         link_path: None,
@@ -236,7 +236,7 @@ impl TarScanner {
         self.next_header(next)
     }
 
-    /// Ends the scan of an archive of `length_bytes`. It may be cut off within a member.
+    /// Ends the scan of an archive of `length_bytes`. The archive may be cut off within a member.
     fn end(mut self, length_bytes: u64) -> Result<Index, Fault> {
         if let Some((sample, at, end)) = self.last.filter(|(_, _, end)| *end > length_bytes) {
             let fault = Fault::new(

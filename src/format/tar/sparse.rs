@@ -3,18 +3,18 @@
 use super::header::{Dialect, Header, number};
 use super::pax;
 
-/// A piece as a map has it: where in the file, and how long.
+/// A piece as a map has it: its offset in the file, and its length.
 type Entry = (u64, u64);
 
-/// What a header of type `S` says: GNU's old form, or star's.
+/// The map in a header of type `S`: GNU's old form, or star's.
 #[derive(Debug)]
 pub(super) struct OldMap {
     pub(super) entries: Vec<Entry>,
-    /// The size of the file. `None`: it is no number.
+    /// The size of the file; `None` if the field is no number.
     pub(super) real_size: Option<u64>,
-    /// A block with more entries follows.
+    /// Whether a block with more entries follows.
     pub(super) has_more: bool,
-    /// A value that is none.
+    /// Whether an entry is no pair of numbers.
     pub(super) is_damaged: bool,
 }
 
@@ -56,8 +56,8 @@ impl OldMap {
     }
 }
 
-/// The map that stands before the data (pax 1.0): decimal numbers, a line each; first how many entries,
-/// then offset and length of each. It is read block by block.
+/// The map that stands before the data (pax 1.0): decimal numbers, a line each; first the number of entries,
+/// then offset and length of each. The map is read block by block.
 #[derive(Debug, Default)]
 pub(super) struct TextMap {
     line: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) struct TextMap {
 const MAX_LINE_BYTES: usize = 80;
 
 impl TextMap {
-    /// Takes a block of it. `Ok(true)`: the map ends in it.
+    /// Takes a block of the map. `Ok(true)`: the map ends in this block.
     pub(super) fn take(&mut self, block: &[u8]) -> Result<bool, ()> {
         for byte in block {
             if *byte != b'\n' {
@@ -103,8 +103,8 @@ impl TextMap {
     }
 }
 
-/// A map that can be believed: pieces that are not empty, in order, apart, within the file and within what
-/// is stored. Gives them with their place behind the member's first stored byte.
+/// The pieces of a map that can be believed: in order, apart, within the file and within the stored bytes. Returns
+/// those that are not empty, each with its offset behind the member's first stored byte.
 pub(super) fn check(
     entries: &[Entry],
     real_size: u64,
@@ -126,7 +126,7 @@ pub(super) fn check(
     Some(pieces)
 }
 
-/// Solaris' list of where data and holes begin by turns. The file is stored whole.
+/// The pieces of Solaris' list of the offsets where data and holes begin by turns. The file is stored whole.
 pub(super) fn holes(turns: &[u64], stored: u64) -> Option<Vec<(u64, u64, u64)>> {
     if turns.last() != Some(&stored) || !turns.is_sorted() {
         return None;

@@ -1,4 +1,4 @@
-//! How far a scan is, and what it knows of the member that it reads.
+//! The state of a scan, and the values of the member that it reads.
 
 use super::builder::Builder;
 use super::fault::Fault;
@@ -14,26 +14,26 @@ pub(super) struct TarScanner {
     pub(super) part: PartName,
     pub(super) allow_damaged: bool,
     pub(super) charset: Charset,
-    /// What is needed next: offset and length.
+    /// The range that is needed next: offset and length.
     pub(super) want: Option<(u64, u64)>,
     pub(super) state: State,
     pub(super) pending: Pending,
     pub(super) global: Pax,
     pub(super) build: Builder,
     pub(super) name: Vec<u8>,
-    /// Headers met so far.
+    /// The number of headers so far.
     pub(super) headers: u64,
-    /// Zero blocks since the last header.
+    /// The number of zero blocks since the last header.
     pub(super) zeros: u64,
-    /// An extended header was met: the archive is one of pax.
+    /// Whether an extended header was met: the archive is one of pax.
     pub(super) is_pax: bool,
-    /// What was met last is no header: the next one is searched for, from this byte on.
+    /// The offset of the last fault, while the next header is searched for.
     pub(super) lost_at: Option<u64>,
-    /// The file ends where a header may begin.
+    /// Whether the file ends where a header may begin.
     pub(super) has_no_end_mark: bool,
     /// The last member's number if it is a file, where it begins, and where its data ends.
     pub(super) last: Option<(Option<u64>, u64, u64)>,
-    /// Devices and pipes.
+    /// The number of devices and pipes.
     pub(super) special: u64,
     pub(super) damaged_maps: u64,
 }
@@ -47,10 +47,10 @@ pub(super) enum State {
     AfterLink(Box<Member>),
 }
 
-/// What extension headers say of the next member.
+/// The values of extended headers for the next member.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Where the first of them stands.
+    /// The offset of the first of these headers.
     pub(super) at: Option<u64>,
     pub(super) long_name: Option<Vec<u8>>,
     pub(super) long_link: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Archives of every dialect, made by a writer of the tests' own.
+//! Archives of every dialect, made by the tests' own writer.
 
 mod dialects;
 mod hostile;
@@ -11,7 +11,7 @@ use super::*;
 use crate::format::{Attributes, Content, Kind, MemorySource, Node, open};
 use writer::Writer;
 
-/// What a member is shown as.
+/// The content that a member is shown with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Shown {
     File(Vec<u8>),
@@ -33,12 +33,12 @@ fn salvaged(bytes: &[u8]) -> Result<Box<dyn Container>> {
     open(source(bytes), &OpenOptions { allow_damaged: true, ..OpenOptions::default() })
 }
 
-/// The text of the error.
+/// The text of the error with which an archive is refused.
 fn refusal(bytes: &[u8]) -> String {
     opened(bytes).err().expect("it is refused").to_string()
 }
 
-/// The bytes that a file of `container` shows, all of which must lie within `stored`.
+/// The content of a file of `container`, whose bytes must lie within `stored`.
 fn content(container: &dyn Container, stored: &[u8], index: u64) -> Shown {
     let sample = container.sample(index).unwrap();
     if container.attributes(index).unwrap().kind == Kind::Symlink {
@@ -63,7 +63,7 @@ fn content(container: &dyn Container, stored: &[u8], index: u64) -> Shown {
     Shown::File(bytes)
 }
 
-/// All names with what they show, in order.
+/// All names with their content, in order.
 fn shown(container: &dyn Container, stored: &[u8]) -> Vec<(String, Shown)> {
     let mut all = Vec::new();
     container

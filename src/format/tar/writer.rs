@@ -1,16 +1,16 @@
-//! Writes tar: ustar headers, with a pax header before those that do not fit (long names, large files, fine
-//! times). Owner and group are 0, so that the same members give the same bytes.
+//! Writes tar: ustar headers, with a pax header before those whose values do not fit (long names, large files,
+//! fine times). Owner and group are 0, so that the same members give the same bytes.
 
 use super::header::BLOCK_BYTES;
 use crate::format::write::Announced;
 use crate::format::{Holds, MemberWriter, NewMember, NewNode, Outline, Output, WriteFormat};
 use std::io;
 
-/// What `name` and `linkname` hold.
+/// The bytes of the fields `name` and `linkname`.
 const FIELD_BYTES: usize = 100;
 /// The largest number of eleven octal digits.
 const MAX_OCTAL: u64 = 0o77_777_777_777;
-/// Archives are padded to what a tape wrote at once.
+/// The bytes that a tape wrote at once, to which archives are padded.
 const RECORD_BYTES: u64 = 20 * BLOCK_BYTES;
 
 const ZEROS: [u8; RECORD_BYTES as usize] = [0; RECORD_BYTES as usize];
@@ -100,7 +100,7 @@ fn padding(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES).saturating_sub(bytes)
 }
 
-/// All that stands before a member's data.
+/// All blocks before a member's data.
 fn headers(member: &NewMember) -> Vec<u8> {
     let path = match member.node {
         NewNode::Directory => [member.path, b"/"].concat(),
@@ -130,7 +130,7 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// What does not fit into a ustar header.
+/// The pax records of the values that do not fit into a ustar header.
 fn pax_records(path: &[u8], link: &[u8], member: &NewMember) -> Vec<u8> {
     let mut records = Vec::new();
     let is_long = |text: &[u8]| text.len() > FIELD_BYTES;
@@ -180,7 +180,7 @@ fn time(seconds: i64, nanos: u32) -> String {
     format!("{sign}{seconds}{}", fraction.trim_end_matches('0'))
 }
 
-/// A ustar header. What does not fit is cut, or 0: it stands in the pax header.
+/// A ustar header. A value that does not fit is cut, or 0, and stands in the pax header.
 fn header(name: &[u8], link: &[u8], kind: u8, mode: u16, size: u64, seconds: u64) -> Vec<u8> {
     let octal = |value: u64, digits: usize| format!("{value:0digits$o}\0").into_bytes();
     let fits = |value: u64| if value > MAX_OCTAL { 0 } else { value };

@@ -1,4 +1,4 @@
-//! A record that is a `tf.Example` or a `tf.SequenceExample` → its files. Any other record has none.
+//! A record that is a `tf.Example` or a `tf.SequenceExample` → its files. Any other record has no files here.
 //!
 //! ```text
 //! Example { Features 1 }    SequenceExample { Features context 1, FeatureLists 2 }
@@ -14,26 +14,26 @@ use crate::format::records::{Builder, Record, Row, Shown};
 use crate::format::{ChecksumKind, ending, npy};
 use std::collections::{HashMap, HashSet};
 
-/// One file for so many bytes of a container is the most; a record with more is one file.
+/// The fewest bytes of a container for each file, on average; a record with too many files is one file.
 const BYTES_A_FILE: u64 = 8;
-/// A record of which a key stands twice in a map of more keys is one file.
+/// The most keys of a map in which a key stands twice; a record with more is one file.
 const MAX_KEYS_BESIDE_ONE_TWICE: usize = 1 << 16;
 
 /// Parses records.
 pub(super) struct Parser<'a> {
-    /// Where the record's data begin in the container.
+    /// The offset of the record's data in the container.
     pub(super) at: u64,
     pub(super) builder: &'a mut Builder<TfRecord>,
     /// The files that were found.
     pub(super) record: &'a mut Record<TfRecord>,
     /// Memory to decode numbers in.
     pub(super) values: &'a mut Vec<u8>,
-    /// Where the record ends: so much of the container was seen.
+    /// The end of the record, up to which the container was read.
     pub(super) end: u64,
 }
 
 impl Parser<'_> {
-    /// Adds the files of a record. False: it is no example, or one without features.
+    /// Adds the files of a record; false if it is not an example, or an example without features.
     pub(super) fn parse(&mut self, data: &[u8]) -> bool {
         self.record.clear();
         let is_example = self.example(Message::new(data)).is_ok() && !self.record.is_empty();
@@ -59,7 +59,7 @@ impl Parser<'_> {
         self.map(message, 2, &mut Self::list)
     }
 
-    /// The steps of a sequence.
+    /// Adds the steps of a sequence.
     fn list(&mut self, key: &[u8], mut list: Message) -> Result<(), NoMessage> {
         let mut number = 0_u64;
         while let Some(feature) = field_1(&mut list)? {
@@ -74,8 +74,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Visits the entries of a map, which is the field `field` of a record or several of it. Of several entries of a key
-    /// the last one counts, as protocol buffers have it.
+    /// Visits the entries of a map, which is the field `field` of a record, or several such fields. Of several entries with one
+    /// key the last one counts, as in protocol buffers.
     fn map<'a>(
         &mut self,
         record: Message<'a>,
@@ -86,7 +86,7 @@ impl Parser<'_> {
         let (mut entries, mut keys) = (Entries::new(record, field), Keys::default());
         while let Some((key, value)) = entries.next()? {
             if !keys.insert(key) {
-                // As no writer has it: all over again.
+                // No writer has such a map: its entries are read again.
                 self.record.cut(&before);
                 return self.last_ones(record, field, visit);
             }
@@ -95,7 +95,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The same of a record in which a key stands twice.
+    /// As `map`, for a record in which a key stands twice.
     fn last_ones<'a>(
         &mut self,
         record: Message<'a>,
@@ -124,7 +124,7 @@ impl Parser<'_> {
             Some((1, list)) => self.bytes(list, name),
             Some((2, list)) => self.floats(list, name),
             Some((_, list)) => self.integers(list, name),
-            // Of no kind: it has no values.
+            // A feature of no kind has no values.
             None => {
                 self.record.directory(name);
                 Ok(())
@@ -163,7 +163,7 @@ impl Parser<'_> {
 
     fn floats(&mut self, list: List, name: &[&[u8]]) -> Result<(), NoMessage> {
         self.values.clear();
-        // Packed in one run they are served in place.
+        // Floats that are packed in one run are served in place.
         let mut run = list.message;
         let is_run = !list.is_in_parts
             && match run.next()? {
@@ -190,7 +190,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A list whose elements are stored as they are.
+    /// Adds a list whose elements are stored as they are.
     fn array(
         &mut self,
         stored: Message,
@@ -207,7 +207,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A list whose elements, which were decoded, are stored otherwise.
+    /// Adds a list whose elements, which were decoded, are stored in another form.
     fn encoded(
         &mut self,
         list: Message,
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether the container is large enough for so many files.
+    /// Checks that the container is large enough for its files so far.
     fn check_room(&self) -> Result<(), NoMessage> {
         self.builder.room(self.record, self.end / BYTES_A_FILE, self.end).map_err(|_| NoMessage)
     }
@@ -240,13 +240,13 @@ impl Parser<'_> {
 #[derive(Clone, Copy)]
 struct List<'a> {
     message: Message<'a>,
-    /// The message is several fields, each a part of the list.
+    /// Whether the message is several fields, each a part of the list.
     is_in_parts: bool,
 }
 
 impl<'a> List<'a> {
-    /// The list that a feature has, and its field's number. A list of another kind replaces what stood before; one of
-    /// the same kind goes on with it, as protocol buffers merge messages.
+    /// The list that a feature has, and its field's number. A list of another kind replaces the list before it; a list of
+    /// the same kind continues it, as protocol buffers merge messages.
     fn of(feature: Message<'a>) -> Result<Option<(u64, Self)>, NoMessage> {
         let (mut fields, mut found) = (feature, None::<(u64, Self, Message<'a>)>);
         loop {
@@ -288,12 +288,12 @@ impl<'a> List<'a> {
 /// Takes an entry of a map: its key, and its value.
 type Visit<'v, 'a, P> = dyn FnMut(&mut P, &[u8], Message<'a>) -> Result<(), NoMessage> + 'v;
 
-/// The entries of a map, which is a field of a record, or several of it.
+/// The entries of a map, which is one field of a record, or several.
 struct Entries<'a> {
     fields: Message<'a>,
     field: u64,
     map: Message<'a>,
-    /// So many were given.
+    /// The number of entries that were returned.
     count: u64,
 }
 
@@ -317,7 +317,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// So many keys are compared one by one, without memory of their own: most records have no more.
+/// The most keys that are compared one by one, without memory of their own: most records have no more.
 const FEW_KEYS: usize = 16;
 
 /// The keys of a map that were met.
@@ -329,7 +329,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// False: this one was met before.
+    /// Inserts a key; false if it was met before.
     fn insert(&mut self, key: &'a [u8]) -> bool {
         if self.few.iter().take(self.count).any(|known| *known == key) {
             return false;
@@ -348,12 +348,12 @@ impl<'a> Keys<'a> {
 /// The next entry of a map: its key, which is text, and its value.
 fn entry<'a>(map: &mut Message<'a>) -> Result<Option<(&'a [u8], Message<'a>)>, NoMessage> {
     let Some(mut entry) = field_1(map)? else { return Ok(None) };
-    // What is missing is empty.
+    // A missing key or value is empty.
     let (mut key, mut found) = (&[][..], None);
     while let Some((number, value)) = entry.next()? {
         match (number, value) {
             (1, Value::Bytes(text)) => key = text.bytes,
-            // Two would have to be merged, and no writer has them.
+            // Two values would have to be merged, and no writer has them.
             (2, Value::Bytes(message)) if found.is_none() => found = Some(message),
             _ => return Err(NoMessage),
         }
@@ -372,7 +372,8 @@ fn field_1<'a>(message: &mut Message<'a>) -> Result<Option<Message<'a>>, NoMessa
     }
 }
 
-/// Integers take up to eight times the memory of what is stored: a record with a longer list is one file.
+/// The most bytes of decoded integers of a list, which take up to eight times their stored bytes; a record with a longer list
+/// is one file.
 const MAX_INTEGER_BYTES: usize = 64 << 20;
 
 /// Appends the integers of a list, 8 bytes each.
@@ -408,7 +409,7 @@ fn decode_floats(mut list: Message, values: &mut Vec<u8>) -> Result<(), NoMessag
     Ok(())
 }
 
-/// Fills `values` with the elements of a stored list. False: it has not as many.
+/// Fills `values` with the elements of a stored list; false if the list does not have as many.
 pub(super) fn decode(shown: Shown, stored: &[u8], values: &mut [u8]) -> bool {
     let mut found = Vec::with_capacity(values.len());
     let list = Message::new(stored);

@@ -4,7 +4,7 @@
 //! records of: u64 length | u32 masked CRC-32C of the length | data | u32 masked CRC-32C of the data     little-endian
 //! ```
 //! There is no index: the file is read once (`scan`). A record that is a `tf.Example` is a directory of its features
-//! (`example`); all else is a file. Each file has a CRC-32C of its own, taken from bytes that matched their record's.
+//! (`example`); any other is a file. Each file has a CRC-32C of its own, taken from bytes that matched their record's.
 
 mod example;
 mod scan;
@@ -35,7 +35,7 @@ impl RecordFormat for TfRecord {
     const NAME: &'static str = NAME;
     const VERSION: u32 = 3;
 
-    /// Of lengths, which were checked.
+    /// The checksums of lengths, which were checked.
     fn index_checksum(_source: &dyn Source) -> IndexChecksum {
         IndexChecksum::Ok
     }
@@ -49,7 +49,7 @@ impl ScannedFormat for TfRecord {
     type Row = Row<TfRecord>;
     const EXTENSIONS: &'static [&'static str] = &["tfrecord", "tfrecords", "tfrec"];
 
-    /// The first length has the right checksum.
+    /// Yes if the first length has the right checksum.
     fn looks_like(source: &dyn Source) -> Result<Detected> {
         if source.len() < HEAD_BYTES {
             return Ok(Detected::No);
@@ -58,7 +58,7 @@ impl ScannedFormat for TfRecord {
         Ok(if length_of(&head).is_some() { Detected::Yes } else { Detected::No })
     }
 
-    /// One of no records is told by its name.
+    /// A file without records is recognized by its name.
     fn is_stream(part: &PartName, first: &[u8]) -> Result<bool> {
         if first.is_empty() {
             return Ok(part.has_ending_within(Self::EXTENSIONS));
@@ -78,7 +78,7 @@ impl ScannedFormat for TfRecord {
     }
 }
 
-/// The length of a record, by what stands before it; `None` if that does not match its checksum.
+/// The length of a record, from its header bytes; `None` if the length does not match its checksum.
 fn length_of(head: &[u8; HEAD_BYTES as usize]) -> Option<u64> {
     let (length, stored) = (head.first_chunk::<8>()?, head.last_chunk::<4>()?);
     let is_right = stored_checksum(*stored).check(length).is_ok();

@@ -8,30 +8,30 @@ use crate::format::{Container, Fault, Mismatch, OpenOptions, PartName, Result, S
 use crate::format::{counted, one_or_many};
 use std::sync::Arc;
 
-/// What stands before the data of a record, and what behind it.
+/// Bytes before the data of a record, and behind it.
 pub(super) const HEAD_BYTES: u64 = 12;
 const TAIL_BYTES: u64 = 4;
-/// A larger record is one file: it is not taken into memory to look for features.
+/// The largest record that is read into memory to look for features; a larger one is one file.
 const MAX_EXAMPLE_BYTES: u64 = 256 << 20;
 
 /// A pass over a file.
 pub(super) struct TfRecordScanner {
     pass: Pass<TfRecord>,
-    /// The record whose length is known: where its data begin, their length, and whether they are asked for.
+    /// The record whose length is known: the offset of its data, their length, and whether they are read.
     open: Option<(u64, u64, bool)>,
     values: Vec<u8>,
-    /// Records that do not match their checksum.
+    /// The number of records that do not match their checksum.
     mismatches: u64,
 }
 
 impl TfRecordScanner {
-    /// Begins at the first byte. Errors call the file `part`.
+    /// Begins a pass at the first byte. Errors call the file `part`.
     pub(super) fn new(part: &PartName, options: &OpenOptions) -> Self {
         let pass = Pass::new(part, options, HEAD_BYTES);
         Self { pass, open: None, values: Vec::new(), mismatches: 0 }
     }
 
-    /// What stands at `at` before a record, or at the end nothing.
+    /// Takes the header bytes of a record, at `at`, or no bytes at the end.
     fn head(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             self.pass.want = None;
@@ -53,13 +53,13 @@ impl TfRecordScanner {
         };
         let is_read = self.pass.is_typed && length <= MAX_EXAMPLE_BYTES;
         self.open = Some((data_at, length, is_read));
-        // The head of the next record comes with it.
+        // The header bytes of the next record come with it.
         let from = if is_read { data_at } else { next.saturating_sub(TAIL_BYTES) };
         self.pass.want = Some((from, next.saturating_sub(from).saturating_add(HEAD_BYTES)));
         Ok(())
     }
 
-    /// The record that was begun, as far as it was asked for, and what stands behind it.
+    /// Takes the data of the record that was begun, if they are read, and the bytes behind it.
     fn body(&mut self, (at, length, is_read): (u64, u64, bool), bytes: &[u8]) -> Result<()> {
         let data_bytes = if is_read { usize::try_from(length).unwrap_or(usize::MAX) } else { 0 };
         let data = bytes.get(..data_bytes);

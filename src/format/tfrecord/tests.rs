@@ -5,11 +5,11 @@ use crate::format::{Names, View};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-/// A value as it is written.
+/// A list of values as it is written.
 #[derive(Debug, Clone)]
 enum List {
     Bytes(Vec<Vec<u8>>),
-    /// Packed in runs of so many; 0: not packed.
+    /// Floats, packed in runs of this length; 0 if they are not packed.
     Floats(Vec<u32>, usize),
     Integers(Vec<i64>, usize),
     Nothing,
@@ -138,7 +138,7 @@ fn of_a_key_that_stands_twice_the_last_counts_as_in_protocol_buffers() {
     let bytes = |text: &str| List::Bytes(vec![text.as_bytes().to_vec()]);
     let several = List::Bytes(vec![b"x".to_vec(), b"y".to_vec()]);
     let label = List::Integers(vec![7], 1);
-    // Also where the map is in two parts, and where the other has more files, or is of another kind.
+    // Also if the map is in two parts, and if the other value has more files, or is of another kind.
     let parts = [
         field(1, &features([("a", &several), ("b", &bytes("first")), ("c", &label)])),
         field(1, &features([("b", &label), ("a", &bytes("last")), ("d", &several)])),
@@ -149,14 +149,14 @@ fn of_a_key_that_stands_twice_the_last_counts_as_in_protocol_buffers() {
     }
     let file = record(&parts.concat());
     assert_eq!(opened(NAME, &file, &OpenOptions::default()), expected);
-    // Of more keys than are compared one by one.
+    // More keys than are compared one by one.
     let keys: Vec<String> = (0..40).map(|number| format!("key{number}")).collect();
     let once = keys.iter().map(|key| (&**key, &label));
     let file = record(&example(once.chain([("key39", &several), ("key38", &several)])));
     let files = opened(NAME, &file, &OpenOptions::default());
     assert_eq!(files.len(), 38 + 4);
     assert!(files.contains_key("0/key39/1.txt") && files.contains_key("0/key37.npy"));
-    // Lists of steps, too.
+    // Also for lists of steps.
     let steps = |lists: &[&List]| -> Vec<u8> {
         lists.iter().flat_map(|list| field(1, &feature(list))).collect()
     };
@@ -189,7 +189,7 @@ fn what_is_no_example_is_a_file() {
     assert!(
         files.values().eq(texts.iter().map(|text| Some(text.to_vec())).collect::<Vec<_>>().iter())
     );
-    // Beside examples, too.
+    // Also beside examples.
     let file = [record(b"plain"), record(&simple(1)), record(b"again")].concat();
     let files = opened(NAME, &file, &OpenOptions::default());
     let names: Vec<_> = files.keys().map(String::as_str).collect();
@@ -250,7 +250,7 @@ fn a_wrong_length_or_a_cut_refuses_the_file_and_is_named_or_ends_what_is_shown()
         assert_eq!(open(cut, true).unwrap().len(), 2);
     }
     assert!(open(b"", false).unwrap().is_empty());
-    // A length that nobody has, with the right checksum.
+    // A length that no file can have, with the right checksum.
     let length = (u64::MAX - 3).to_le_bytes();
     let crc = ChecksumKind::MaskedCrc32c.of(&length).value().to_le_bytes();
     assert!(open(&[&length[..], &crc, b"data"].concat(), false).is_err());
@@ -264,7 +264,7 @@ fn small_lies_do_not_take_much_memory() {
     let file = record(&example([(&*name, &values)]));
     let container = open(&file, false).unwrap();
     assert_eq!((container.len(), container.names(0).unwrap()), (1, Names::None));
-    // Many different features: each record has names of its own.
+    // Many different features, so that each record has its own names.
     let keys: Vec<String> = (0..5000).map(|number| format!("key {number}")).collect();
     let list = List::Integers(vec![1], 1);
     let file = record(&example(keys.iter().map(|key| (&**key, &list))));
@@ -284,7 +284,7 @@ fn a_record_over_256_mib_is_passed_over_and_one_file() {
         let crc = ChecksumKind::MaskedCrc32c.of(&bytes).value().to_le_bytes();
         let mut scanner = TfRecordScanner::new(&"x".into(), &OpenOptions::default());
         scanner.take(&[&bytes[..], &crc].concat()).unwrap();
-        // With the checksum, and the head of the next record.
+        // The range includes the checksum, and the head of the next record.
         let wanted = if is_read { (12, length + 16) } else { (12 + length, 16) };
         assert_eq!(scanner.want(), Some(wanted));
     }
@@ -323,7 +323,7 @@ proptest! {
                 files_of(&format!("{number}/{key}"), list, &mut expected);
             }
         }
-        // Text is no example.
+        // A record of text is not an example.
         let text = [b"~", &raw[..]].concat();
         file.extend(record(&text));
         expected.insert(records.len().to_string(), Some(text));

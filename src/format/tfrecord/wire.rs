@@ -1,7 +1,7 @@
 //! Protocol buffers as they are on the wire: the fields of a message, which lie in the bytes of a record.
 //! Imports nothing.
 
-/// A message, or a value of bytes, and where it begins in its record.
+/// A message, or a value of bytes, and its place in its record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message<'a> {
     pub(super) bytes: &'a [u8],
@@ -18,7 +18,7 @@ pub(super) enum Value<'a> {
     Fixed32([u8; 4]),
 }
 
-/// These bytes are no message.
+/// The error of bytes that are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoMessage;
 
@@ -50,11 +50,11 @@ impl<'a> Message<'a> {
         Ok(Some((tag >> 3, value)))
     }
 
-    /// The next number; at the end there is none.
+    /// Reads the next number; an error at the end.
     pub(super) fn varint(&mut self) -> Result<u64, NoMessage> {
         let mut number = 0_u64;
         for (place, byte) in (0_u32..10).zip(self.bytes) {
-            // Of the tenth byte one bit counts, as in all readers.
+            // Only one bit of the tenth byte counts, as in all readers.
             number |= u64::from(byte & 0x7f).wrapping_shl(place.saturating_mul(7));
             if byte & 0x80 == 0 {
                 self.take(place.saturating_add(1) as usize)?;

@@ -6,7 +6,7 @@ use crate::format::{
 };
 use std::io;
 
-/// What stands around a record, and a feature's own bytes beside its name and its value, at most.
+/// Bytes around a record, and the most bytes of a feature besides its name and its value.
 const RECORD_BYTES: u64 = 16;
 const FEATURE_BYTES: u64 = 40;
 
@@ -95,7 +95,7 @@ impl RecordWriter for Records<'_> {
     }
 }
 
-/// Sorts the values of each list by their numbers: a directory has them as text, `words/10` before `words/2`.
+/// Sorts the values of each list by their numbers: a directory sorts them as text, `words/10` before `words/2`.
 fn sort_lists(fields: &mut [Field]) {
     let number = |field: &Field| place(field.name).map(|(_, number)| number);
     fields
@@ -106,14 +106,14 @@ fn sort_lists(fields: &mut [Field]) {
         .for_each(|list| list.sort_by_key(number));
 }
 
-/// The list that a field of this name is a value of, and its number there.
+/// The list of which a field of this name is a value, and the value's number there.
 fn place(name: &str) -> Option<(&str, u64)> {
     let (list, number) = name.rsplit_once('/')?;
     let is_number = number == "0" || !number.starts_with(['0', '+']);
     Some((list, number.parse().ok().filter(|_| is_number)?))
 }
 
-/// How many of these fields, from the first on, are the values of one list: `words/0`, `words/1` …; 0: not two.
+/// The number of fields, from the first on, that are the values of one list: `words/0`, `words/1` …; 0 if fewer than two.
 fn numbered(fields: &[Field]) -> usize {
     let Some(stem) = fields.first().and_then(|field| field.name.strip_suffix("/0")) else {
         return 0;
@@ -126,12 +126,12 @@ fn numbered(fields: &[Field]) -> usize {
     if count > 1 { count } else { 0 }
 }
 
-/// The list of one feature: of numbers where the field is such an array, else of its bytes.
+/// Encodes the list of one feature: of numbers if the field is such an array, else of its bytes.
 fn value(field: &Field) -> Vec<u8> {
     numbers(field).unwrap_or_else(|| message(1, &message(1, field.bytes)))
 }
 
-/// The list of floats or integers that a field is: a number, or a vector of float32 or int64.
+/// Encodes the list of floats or integers of a field that is a number, or a vector of float32 or int64.
 fn numbers(field: &Field) -> Option<Vec<u8>> {
     let npy::Array { descr, shape, elements } = field.array()?;
     let is_number = shape.is_empty();
@@ -162,7 +162,7 @@ fn chunks<const N: usize>(elements: &[u8]) -> impl Iterator<Item = [u8; N]> {
     elements.as_chunks::<N>().0.iter().copied()
 }
 
-/// A field of a message whose value is bytes.
+/// Encodes a field of a message whose value is bytes.
 fn message(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len().saturating_add(11));
     out.push(number << 3 | 2);

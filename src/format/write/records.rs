@@ -1,5 +1,5 @@
-//! Members → records: formats whose samples have fields get the members of a sample together, each field with what its
-//! file is.
+//! Members → records: formats whose samples have fields get the members of a sample together, each as a field with the
+//! ending and the bytes of its file.
 //!
 //! A record is held in memory until it is whole. Imports `npy`, `ending` and `name` of this room.
 
@@ -8,25 +8,25 @@ use crate::format::{ending, npy, quoted};
 use std::io;
 use std::ops::Range;
 
-/// A larger record is not held in memory.
+/// The most bytes of a record: no larger one is held in memory.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
-/// The field of a sample that is one file.
+/// The name of the field of a sample that is one file.
 pub(in crate::format) const ONLY_FIELD: &str = "data";
-/// The field that has a sample's name, as WebDataset calls it.
+/// The name of the field that holds a sample's key, as WebDataset calls it.
 const KEY_FIELD: &str = "__key__";
 
 /// A field of a record that is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) struct Field<'a> {
     pub(in crate::format) name: &'a str,
-    /// The ending of its file with the dot, in lower case; or none.
+    /// The ending of its file with the dot; empty if the file has none.
     pub(in crate::format) ending: &'a str,
-    /// The file.
+    /// The bytes of the file.
     pub(in crate::format) bytes: &'a [u8],
 }
 
 impl<'a> Field<'a> {
-    /// The array that the file is, if it is one of a plain type in C's order.
+    /// The array in the file, if the file is a `.npy` of a plain type in C's order.
     pub(in crate::format) fn array(&self) -> Option<npy::Array<'a>> {
         (self.ending == ".npy").then(|| npy::read(self.bytes)).flatten()
     }
@@ -42,7 +42,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a record in the order of the first record's, which are called so.
+/// The fields of a record, in the order of `names`: those of the first record's fields.
 ///
 /// # Errors
 /// The record has not the same fields.
@@ -77,7 +77,7 @@ pub(in crate::format) trait RecordWriter {
     /// # Errors
     /// As [`RecordWriter::record`].
     fn file(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Of images all samples are images; a text may be one by chance.
+        // If one sample is an image, all are; a sample may look like a text by chance.
         let ending = ending::named(ending::code_of(bytes));
         let ending = if matches!(ending, ".jpg" | ".png") { ending } else { "" };
         self.record(&[Field { name: ONLY_FIELD, ending, bytes }])
@@ -94,17 +94,17 @@ pub(in crate::format) trait RecordWriter {
 pub(in crate::format) struct Gather<W> {
     writer: W,
     grouping: Grouping,
-    /// What the members of the record have in common.
+    /// The key of the record, with which the paths of its members begin.
     key: Option<Vec<u8>>,
     files: Vec<File>,
-    /// Of the files, one behind the other.
+    /// The bytes of the files, one behind the other.
     bytes: Vec<u8>,
     left: Announced,
 }
 
 /// A file of the record that is being gathered.
 struct File {
-    /// Its path without the key.
+    /// The path of the file without the key.
     name: String,
     bytes: Range<usize>,
 }
@@ -115,7 +115,7 @@ impl<W: RecordWriter> Gather<W> {
         Self { writer, grouping, key: None, files, bytes, left: Announced::default() }
     }
 
-    /// Writes the record that is whole.
+    /// Writes the record that was gathered.
     fn end_record(&mut self) -> io::Result<()> {
         self.left.check_done()?;
         let Some(key) = self.key.take() else { return Ok(()) };
@@ -146,7 +146,7 @@ fn fields<'a>(
     let split: Vec<_> = files.iter().map(|file| split(&file.name)).collect();
     let mut fields = Vec::with_capacity(split.len().saturating_add(1));
     for (file, (stem, ending)) in files.iter().zip(&split) {
-        // Where two files differ only in their endings, these stay.
+        // Where two files differ only in their endings, their fields keep these.
         let is_alone = split.iter().filter(|(other, _)| other == stem).count() == 1;
         let name = if is_alone { stem } else { file.name.as_str() };
         let bytes = bytes.get(file.bytes.clone()).unwrap_or_default();
@@ -165,8 +165,8 @@ fn fields<'a>(
     }
 }
 
-/// The name of a field, and the ending of its file: `image/encoded` and `.jpg`. Of a file that is all ending, as those of
-/// WebDataset are behind their key, the ending is the name: `jpg` and `.jpg`.
+/// The name of a field, and the ending of its file: `image/encoded` and `.jpg`. If the file's name is only an ending, as it
+/// is behind a key of WebDataset, the ending is the field's name, too: `jpg` and `.jpg`.
 fn split(name: &str) -> (&str, &str) {
     let last = name.rsplit('/').next().unwrap_or(name);
     let dot = last.rfind('.').and_then(|dot| dot.checked_add(name.len().checked_sub(last.len())?));

@@ -11,7 +11,7 @@ use ctr::Ctr128LE;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 
-/// What stands before the bytes that the traditional cipher gives.
+/// The bytes of the traditional cipher's header, before the data.
 const ZIP_CRYPTO_HEAD: usize = 12;
 /// AES: two bytes that tell most wrong passwords.
 const VERIFIER_BYTES: usize = 2;
@@ -19,7 +19,7 @@ const VERIFIER_BYTES: usize = 2;
 const MAC_BYTES: usize = 10;
 /// The rounds of PBKDF2 that WinZip laid down.
 const ROUNDS: u32 = 1000;
-/// The traditional cipher's keys.
+/// The bytes of the traditional cipher's keys.
 const KEYS_BYTES: usize = 12;
 
 const CUT: &str = "fewer bytes than its encryption adds";
@@ -28,7 +28,7 @@ const TAMPERED: &str = "bytes that do not match their HMAC";
 const ENDLESS: &str = "more bytes than its cipher can count";
 const UNKNOWN: &str = "an unknown encryption method";
 
-/// How a member is encrypted.
+/// The encryption of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lock {
     None,
@@ -38,7 +38,7 @@ pub(super) enum Lock {
         /// AE-1 has a CRC of the decrypted bytes, AE-2 has none.
         has_crc: bool,
     },
-    /// PKWARE's strong encryption, or what nobody knows.
+    /// PKWARE's strong encryption, or an unknown one.
     Unknown,
 }
 
@@ -69,10 +69,10 @@ impl Key {
 }
 
 impl Lock {
-    /// What AES has behind the data.
+    /// The bytes that AES has behind the data.
     pub(super) const TAIL_BYTES: usize = MAC_BYTES;
 
-    /// Of AES's extra field: the lock, and the method below it.
+    /// Parses AES's extra field: the lock, and the method below it.
     pub(super) fn aes(field: &[u8]) -> Option<(Self, u16)> {
         let has_crc = match u16_at(field, 0)? {
             1 => true,
@@ -112,7 +112,7 @@ impl Lock {
         }
     }
 
-    /// The bytes that [`Cipher::state`] has.
+    /// The number of bytes that [`Cipher::state`] has.
     pub(super) fn state_bytes(self) -> usize {
         match self {
             Lock::None | Lock::Unknown => 0,
@@ -121,9 +121,9 @@ impl Lock {
         }
     }
 
-    /// Whether the password can be right: of the traditional cipher's wrong ones 1 of 256 seems so, of AES's
-    /// 1 of 65,536. `check` is the byte that the traditional cipher ends its header with: the highest of the
-    /// CRC, or of the time if the CRC was not known yet.
+    /// Whether the password can be right: the traditional cipher accepts 1 of 256 wrong ones (2 if the CRC stands
+    /// behind the data), AES 1 of 65,536. `check` has the bytes that the traditional cipher may end its header with:
+    /// the highest of the CRC, or of the time if the CRC was not known yet.
     pub(super) fn accepts(self, password: &Secret, head: &[u8], check: [u8; 2]) -> bool {
         let accepted = match self {
             Lock::None => Some(true),
@@ -181,7 +181,7 @@ impl Lock {
     }
 }
 
-/// What a password and a salt give: the key of the cipher, that of the HMAC, the verifier.
+/// The values that a password and a salt give: the key of the cipher, that of the HMAC, the verifier.
 struct Derived {
     key: Key,
     cipher_key: Vec<u8>,
@@ -218,10 +218,10 @@ impl Derived {
     }
 }
 
-/// AES as WinZip has it, of any length of key.
+/// The keystream of WinZip's AES, with a key of any length.
 pub(super) trait Keystream: Send {
-    /// Decrypts what stands `at` so many bytes behind the beginning of the data.
-    /// Nothing is left encrypted in silence: nobody would see it where there is no CRC.
+    /// Decrypts bytes that begin `at` bytes behind the beginning of the data.
+    /// An error tells if bytes are left encrypted: where there is no CRC, no other check would find them.
     fn apply(&mut self, at: u64, data: &mut [u8]) -> Result<(), &'static str>;
 }
 
@@ -249,16 +249,16 @@ where
 pub(super) enum Cipher {
     ZipCrypto {
         keys: Keys,
-        /// Behind what was decrypted last, and so many bytes that was.
+        /// The keys behind the bytes that were decrypted last, and the number of these bytes.
         ahead: (Keys, usize),
     },
     Aes {
         /// Salt and verifier.
         head: Vec<u8>,
         keystream: Box<dyn Keystream>,
-        /// How much was passed.
+        /// The number of bytes that were passed.
         at: u64,
-        /// Over all that was passed, if that began at the beginning.
+        /// The HMAC of all bytes that were passed, if they begin with the data.
         hmac: Option<Hmac<Sha1>>,
     },
 }
@@ -282,7 +282,7 @@ impl Cipher {
         }
     }
 
-    /// Goes on where [`Cipher::state`] was taken, `at` so many bytes behind the head.
+    /// Goes on where [`Cipher::state`] was taken, `at` bytes behind the head.
     pub(super) fn resume(lock: Lock, password: &Secret, state: &[u8], at: u64) -> Option<Self> {
         match lock {
             Lock::None | Lock::Unknown => None,
@@ -309,7 +309,7 @@ impl Cipher {
         (verifier == derived.verifier).then_some(cipher)
     }
 
-    /// Decrypts what comes next, into `plain` alone.
+    /// Decrypts the next bytes into `plain`, without passing them.
     pub(super) fn decrypt(
         &mut self,
         stored: &[u8],
@@ -330,7 +330,7 @@ impl Cipher {
         }
     }
 
-    /// Goes behind these bytes, which come next.
+    /// Passes these bytes, which are the next ones.
     pub(super) fn pass(&mut self, stored: &[u8]) {
         match self {
             Cipher::ZipCrypto { keys, ahead: (behind, length) } => {
@@ -351,19 +351,19 @@ impl Cipher {
         }
     }
 
-    /// Whether there is something behind the data that can be checked.
+    /// Whether an HMAC behind the data can be checked.
     pub(super) fn has_tail(&self) -> bool {
         matches!(self, Cipher::Aes { hmac: Some(_), .. })
     }
 
-    /// Checks all that was passed against what stands behind it.
+    /// Checks all bytes that were passed against the HMAC behind the data.
     pub(super) fn check(&mut self, tail: &[u8]) -> Result<(), &'static str> {
         let Cipher::Aes { hmac, .. } = self else { return Ok(()) };
         let is_right = hmac.take().is_none_or(|hmac| hmac.verify_truncated_left(tail).is_ok());
         if is_right { Ok(()) } else { Err(TAMPERED) }
     }
 
-    /// What [`Cipher::resume`] must know: [`Lock::state_bytes`].
+    /// The bytes that [`Cipher::resume`] needs: [`Lock::state_bytes`] of them.
     pub(super) fn state(&self) -> Vec<u8> {
         match self {
             Cipher::ZipCrypto { keys, .. } => keys.write(),
@@ -410,7 +410,7 @@ impl Keys {
     }
 }
 
-/// A byte further in a CRC-32 that is neither inverted before nor after.
+/// Adds a byte to a CRC-32 that is neither inverted before nor after.
 fn crc_step(crc: u32, byte: u8) -> u32 {
     let [lowest, ..] = crc.to_le_bytes();
     let entry = CRC_TABLE.get(usize::from(lowest ^ byte)).copied().unwrap_or(0);
@@ -436,7 +436,7 @@ const fn crc_table() -> [u32; 256] {
     table
 }
 
-/// Decrypts the header of the traditional cipher: the state behind it, and its last byte.
+/// Decrypts the header of the traditional cipher: returns the keys behind it, and its last byte.
 fn zip_crypto_head(password: &Secret, stored: &[u8]) -> Option<(Keys, u8)> {
     let head = stored.get(..ZIP_CRYPTO_HEAD)?;
     let mut keys = Keys::new(password.reveal());

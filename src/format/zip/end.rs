@@ -10,34 +10,34 @@ use memchr::memmem;
 const END_MARK: &[u8; 4] = b"PK\x05\x06";
 const END64_MARK: &[u8; 4] = b"PK\x06\x06";
 const LOCATOR_MARK: &[u8; 4] = b"PK\x06\x07";
-/// The first part of a split archive begins with it.
+/// The first bytes of the first part of a split archive.
 const SPLIT_MARK: &[u8; 4] = b"PK\x07\x08";
 
 const END_BYTES: usize = 22;
 const END64_BYTES: usize = 56;
 const LOCATOR_BYTES: u64 = 20;
-/// The longest comment, and what may stand behind it is not longer.
+/// The bytes at the end of a file in which an end record is searched: as many as a record with the longest comment has.
 const TAIL_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;
 
-/// Said where the central directory should be, and other bytes are.
+/// The hint where other bytes stand in place of the central directory.
 const OR_ENCRYPTED: &str = ": it is damaged or encrypted";
 
-/// Where the central directory is.
+/// The place of the central directory, and the number of its rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
     pub(super) directory_at: u64,
     pub(super) directory_bytes: u64,
-    /// The number of its rows; of an archive without zip64 only the lower 16 bits are sure.
+    /// The number of the directory's rows; without zip64 only the lower 16 bits of it.
     pub(super) rows: u64,
     pub(super) is_zip64: bool,
-    /// What every stored offset lacks, because something was put in front.
+    /// The bytes that every stored offset lacks, because other bytes were put before the archive.
     pub(super) shift_bytes: u64,
-    /// Behind the end record and its comment.
+    /// The bytes behind the end record and its comment.
     pub(super) trailing_bytes: u64,
 }
 
-/// Why a signature is not that of an end record with a central directory: where, what should be there,
-/// what is.
+/// The reason why a signature is not that of an end record with a central directory, as it stands in an
+/// [`Error::Malformed`].
 #[derive(Debug)]
 struct Reject {
     at: u64,
@@ -52,7 +52,7 @@ fn reject<T>(at: u64, expected: &'static str, found: String, hint: &'static str)
     Ok(Err(Reject { at, expected, found, hint }))
 }
 
-/// The first four bytes.
+/// The first four bytes of the file.
 pub(super) fn mark(source: &dyn Source) -> Result<[u8; 4]> {
     mark_at(source, 0).map(Option::unwrap_or_default)
 }
@@ -65,12 +65,12 @@ pub(super) fn is_split(mark: [u8; 4]) -> bool {
     mark == *SPLIT_MARK
 }
 
-/// Finds the end record: of all signatures in the last 64 KiB the one that a central directory belongs to,
-/// rather with its comment reaching exactly to the end of the file, rather not an empty archive's: a
-/// comment may hold a signature. The last of equals.
+/// Finds the end record among all signatures in the last 64 KiB (a comment may hold a signature, too): one that a
+/// central directory belongs to; first those of archives that are not empty, then those whose comment ends
+/// exactly with the file, then the last one.
 ///
 /// # Errors
-/// There is none: why not the one that looks most like it.
+/// No signature is that of an end record: the error has the reason of the signature that looks most like one.
 pub(super) fn find(source: &dyn Source) -> Result<End> {
     let tail_bytes = TAIL_BYTES.min(source.len());
     let tail_at = source.len().saturating_sub(tail_bytes);
@@ -137,19 +137,19 @@ fn is_masked(source: &dyn Source) -> Result<bool> {
     Ok(front.starts_with(LOCAL_MARK) && flags & FLAG_MASKED != 0)
 }
 
-/// The bytes behind an end record's comment, and whether there are none. `None`: it is cut.
+/// The number of bytes behind an end record's comment, and whether it is 0. `None` if the record is cut.
 fn behind_comment(record: &[u8]) -> Option<(u64, bool)> {
     let comment = usize::from(u16_at(record, 20)?);
     let behind = record.len().checked_sub(END_BYTES.checked_add(comment)?)?;
     Some((behind as u64, behind == 0))
 }
 
-/// What an end record says, of which zip64's says the rest.
+/// The values of an end record, or of zip64's end record if the archive has one.
 struct Stated {
     rows: u64,
     directory_bytes: u64,
     offset_bytes: u64,
-    /// Where the directory must end at the latest.
+    /// The offset where the directory must end at the latest.
     limit: u64,
     is_zip64: bool,
 }
@@ -190,7 +190,7 @@ fn examine(source: &dyn Source, record: &[u8], at: u64) -> Found<End> {
             }
         };
     }
-    // Something lies between the directory and its end record.
+    // Other bytes lie between the directory and its end record.
     if stated.offset_bytes <= before && is_row(stated.offset_bytes)? {
         return end(stated.offset_bytes, 0);
     }
@@ -237,7 +237,7 @@ fn state(source: &dyn Source, record: &[u8], at: u64) -> Found<Stated> {
     Ok(Ok(stated))
 }
 
-/// Whether zip64's end record says the same as the end record, which has no room for all of its bits.
+/// Whether zip64's end record says the same as the end record, which holds only the lower bits of each value.
 fn agrees(record: &[u8], record64: &[u8; END64_BYTES]) -> bool {
     let same = |offset: usize, offset64: usize, bytes: usize| {
         let low = record64.get(offset64..).and_then(|field| field.get(..bytes));
@@ -251,7 +251,7 @@ fn split<T>(at: u64) -> Found<T> {
     reject(at, "a whole archive", found, ": join the parts first (zip -s 0)")
 }
 
-/// Zip64's end record, and where it is: where the locator says, or right before the locator.
+/// Zip64's end record and its offset: the one that the locator states, or the one right before the locator.
 fn end64(source: &dyn Source, end_at: u64) -> Result<Option<([u8; END64_BYTES], u64)>> {
     let locator_at = end_at.saturating_sub(LOCATOR_BYTES);
     let mut locator = [0; LOCATOR_BYTES as usize];

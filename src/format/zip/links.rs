@@ -1,4 +1,4 @@
-//! Hard and symbolic links, packed: those are few, or their members small.
+//! Hard and symbolic links, packed: an archive has few links, or their members are small.
 
 use super::record::{Class, Row};
 use super::walk::walk;
@@ -6,15 +6,15 @@ use crate::format::{Error, Result, Table};
 use std::collections::HashMap;
 use std::io;
 
-/// So many hard links may lead from one to the next.
+/// The most hard links that may lead from one to the next.
 const MAX_HOPS: u32 = 64;
 
 /// Rows that are another name of a sample.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
-    /// Row and sample, by row.
+    /// The row of each hard link and its sample, sorted by row.
     samples: Vec<(u64, u64)>,
-    /// Sample and how many names it has, by sample.
+    /// Each sample with hard links and the number of its names, sorted by sample.
     names: Vec<(u64, u32)>,
 }
 
@@ -25,7 +25,7 @@ impl HardLinks {
         self.samples.get(found).map(|(_, sample)| *sample)
     }
 
-    /// How many names a sample has.
+    /// The number of names that a sample has.
     pub(super) fn names_of(&self, sample: u64) -> u32 {
         let found = self.names.binary_search_by_key(&sample, |(sample, _)| *sample);
         found.ok().and_then(|found| self.names.get(found)).map_or(1, |(_, names)| *names)
@@ -54,8 +54,9 @@ pub(super) struct Candidate {
     pub(super) target: Vec<u8>,
 }
 
-/// The row that each candidate is another name of, in their order. `None`: there is no such member, it is
-/// of another kind, or they go around in a circle. The candidate then is a member of its own.
+/// The row that each candidate is another name of, in the order of the candidates. `None` if no member has the
+/// target's name, if that member is of another kind, or if the links form a circle: the candidate then is a
+/// member of its own.
 pub(super) fn resolve(
     candidates: &[Candidate],
     table: &dyn Table,
@@ -93,16 +94,16 @@ pub(super) fn resolve(
     Ok(candidates.iter().map(follow).collect())
 }
 
-/// Where symbolic links lead.
+/// The targets of symbolic links.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// Sample, and where its target ends; by sample.
+    /// Each sample and the end of its target in the arena, sorted by sample.
     ends: Vec<(u64, usize)>,
     arena: Vec<u8>,
 }
 
 impl Targets {
-    /// Samples must come in their order.
+    /// Adds the target of a sample. Samples must come in their order.
     pub(super) fn push(&mut self, sample: u64, target: &[u8]) {
         self.arena.extend_from_slice(target);
         self.ends.push((sample, self.arena.len()));

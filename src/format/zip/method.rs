@@ -1,10 +1,10 @@
-//! How a member's bytes are encoded, and how large they can get.
+//! The encodings of a member's bytes, and the most bytes that they can become.
 
 use super::crypto::Lock;
 use super::record::Head;
 use crate::format::codec::Codec;
 
-/// What a method number means.
+/// The meaning of a method number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Stored,
@@ -12,7 +12,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// APPNOTE 4.4.5. `None`: nobody decodes it.
+    /// The method with this number (APPNOTE 4.4.5). `None` if ffrfs cannot decode it.
     pub(super) fn of(number: u16) -> Option<Self> {
         Some(Method::Coded(match number {
             0 => return Some(Method::Stored),
@@ -27,8 +27,8 @@ impl Method {
         }))
     }
 
-    /// The most bytes that so many can be decoded to: what the coding allows at its best, rounded up. A
-    /// member that claims more is lying, whatever its bytes are.
+    /// The most bytes that `stored_bytes` can be decoded to: by the best ratio of the coding, rounded up. The size
+    /// of a member that claims more is wrong, whatever its bytes are.
     fn most_bytes(self, stored_bytes: u64) -> u64 {
         let ratio = match self {
             Method::Stored => return stored_bytes,
@@ -46,19 +46,19 @@ impl Method {
 /// Why a member cannot be served, as far as the central directory shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// An encryption that nobody knows.
+    /// An unknown encryption.
     Lock,
-    /// There is no password.
+    /// The member is encrypted, and no password was given.
     Password,
     /// An unknown method.
     Method,
     /// Sizes that cannot be right together.
     Size,
-    /// It does not lie before the central directory.
+    /// The member does not lie before the central directory.
     Extent,
 }
 
-/// What a row shows to be wrong, if anything; whether it lies where it can is for another to say.
+/// The fault that a row shows, if any; all but [`Fault::Extent`], which [`super::room`] shows.
 pub(super) fn fault(head: &Head, has_password: bool) -> Option<Fault> {
     match head.lock {
         Lock::None => {}
@@ -75,7 +75,7 @@ pub(super) fn fault(head: &Head, has_password: bool) -> Option<Fault> {
         Method::Coded(_) => head.size_bytes <= method.most_bytes(coded),
     };
     let can_be_shown = head.size_bytes <= i64::MAX as u64;
-    // Nobody would ask for its bytes, and be told.
+    // No reader would ask for the bytes of an empty file, and see that its CRC is wrong.
     let is_cut = head.size_bytes == 0 && head.crc32 != 0 && head.lock.has_crc();
     (is_cut || !is_right || !can_be_shown).then_some(Fault::Size)
 }

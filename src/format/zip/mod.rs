@@ -4,9 +4,9 @@
 //! [anything] | (local header | data [| data descriptor]) … | central directory | [zip64 end] | end | [anything]
 //! ```
 //!
-//! Only the central directory is read when a zip file is opened. It stays where it is (mapped, for a large
-//! one): 12 bytes a member are kept. Where a member's data begins only its local header says; it is fetched
-//! with the data, at the place where it most probably ends ([`Container::check_header`]).
+//! Only the central directory is read when a zip file is opened. The directory stays in the file (mapped if it is
+//! large): memory holds 12 bytes a member. Only a member's local header says where its data begins; the header is
+//! fetched with the data, and its length is guessed before that ([`Container::check_header`]).
 
 mod crypto;
 mod end;
@@ -65,7 +65,7 @@ impl Format for Zip {
             Ok(end) if begins_so || end.directory_at == 0 => Ok(Detected::Yes),
             Ok(end) if end.directory_bytes > 0 => Ok(Detected::Perhaps),
             Err(error @ Error::Unreadable { .. }) => Err(error),
-            // It is cut, or damaged: this format says best how.
+            // A cut or damaged zip file: this format describes its fault best.
             _ if begins_so => Ok(Detected::Perhaps),
             _ => Ok(Detected::No),
         }
@@ -87,13 +87,13 @@ struct ZipFile {
     directory: Box<dyn Table>,
     directory_at: u64,
     directory_bytes: u64,
-    /// To be added to every stored offset.
+    /// The bytes before the archive, to be added to every stored offset.
     shift_bytes: u64,
-    /// Of each sample the place of its row in the directory, rising.
+    /// The offset in the directory of each sample's row, ascending.
     rows: Vec<u64>,
-    /// Of each sample how long its local header is, and whether that was checked; 0 if it is not known.
+    /// The length of each sample's local header, and whether the header was checked; 0 if the length is not known.
     leads: Vec<AtomicU32>,
-    /// By how much the extra fields of local headers were last seen to be longer than 0.
+    /// The bytes of extra fields in the local header that was read last: a guess for the next one.
     guessed_extra_bytes: AtomicU32,
     hard_links: HardLinks,
     targets: Targets,
@@ -126,7 +126,7 @@ impl ZipFile {
         reader(self.source.as_ref()).unreadable("the central directory", at, error)
     }
 
-    /// The row that begins at `at`, without what stands behind its fixed part unless that matters.
+    /// The fixed part of the row at `at`, with values of its extra fields where the fixed part refers to them.
     fn head(&self, at: u64) -> Result<Head> {
         let mut fixed = [0; CENTRAL_BYTES];
         self.get(at, &mut fixed)?;
@@ -138,14 +138,14 @@ impl ZipFile {
         Ok(head)
     }
 
-    /// Name and extra fields.
+    /// The name and the extra fields of the row at `at`.
     fn behind(&self, at: u64, head: &Head) -> Result<Vec<u8>> {
         let mut bytes = vec![0; head.behind_bytes()];
         self.get(at.saturating_add(CENTRAL_BYTES as u64), &mut bytes)?;
         Ok(bytes)
     }
 
-    /// All of a row but its comment.
+    /// The row at `at` without its comment.
     fn row(&self, at: u64) -> Result<Vec<u8>> {
         let mut fixed = [0; CENTRAL_BYTES];
         self.get(at, &mut fixed)?;
@@ -158,7 +158,7 @@ impl ZipFile {
         Ok(bytes)
     }
 
-    /// It was in order when the file was opened: somebody is writing to it.
+    /// The error for a row that was valid when the file was opened: another program is writing to the file.
     fn changed(&self, at: u64) -> Error {
         let expected = "a row of the central directory (was the file rewritten?)";
         self.malformed(self.directory_at.saturating_add(at), expected, "other bytes".to_owned(), "")
@@ -168,8 +168,8 @@ impl ZipFile {
         reader(self.source.as_ref()).malformed(at, expected, found, hint)
     }
 
-    /// Where a local header is, and the most bytes that it may have so that the data end before the
-    /// directory. `None`: there is no room for it.
+    /// The offset of a local header, and the most bytes that the header may have so that the data end before the
+    /// directory. `None` if the header does not fit there.
     fn room(&self, head: &Head) -> Option<(u64, u64)> {
         room(head, self.shift_bytes, self.directory_at)
     }
@@ -179,7 +179,7 @@ impl ZipFile {
         method::fault(head, self.password.is_some()).or((!lies_well).then_some(Fault::Extent))
     }
 
-    /// What an encrypted member is, which cannot be decrypted.
+    /// The error for an encrypted member that cannot be decrypted.
     fn locked(&self, head: &Head) -> Error {
         let part = self.source.name().clone();
         match self.password {
@@ -194,8 +194,8 @@ impl ZipFile {
         head.is_ok_and(|head| head.lock != Lock::None)
     }
 
-    /// The byte that the header of the traditional cipher ends in: of the CRC, or of the time where the CRC
-    /// comes behind the data.
+    /// The bytes that the header of the traditional cipher may end in: the highest of the CRC; also that of the time
+    /// where the CRC comes behind the data.
     fn check_bytes(head: &Head) -> [u8; 2] {
         const DESCRIPTOR: u16 = 1 << 3;
         let [.., of_crc] = head.crc32.to_le_bytes();
@@ -251,7 +251,7 @@ impl ZipFile {
         }
     }
 
-    /// Checks a local header as far as it is there, and gives its length.
+    /// Checks the bytes of a local header that were fetched, and returns the length of the whole header.
     fn compare_headers(&self, row_at: u64, head: &Head, at: u64, header: &[u8]) -> Result<u64> {
         let wrong = |expected: &str, found: String| {
             Err(self.malformed(at, expected, found, ": the member is damaged"))
@@ -271,7 +271,7 @@ impl ZipFile {
         if let Some(local_name) = local_name.filter(|_| header.len() as u64 >= length) {
             let bytes = self.row(row_at)?;
             let row = Row::parse(&bytes).ok_or_else(|| self.changed(row_at))?;
-            // Some tools write a name here without its special characters, and a Unicode field.
+            // Some tools write a name here without its special characters, and the whole name in a Unicode field.
             let is_rewritten = record::field(row.extra, record::EXTRA_UNICODE_PATH).is_some();
             if local_name != row.name && !is_rewritten && !is_masked(head) {
                 let (expected, shown) = (quoted(row.name), quoted(local_name));
@@ -283,7 +283,7 @@ impl ZipFile {
     }
 }
 
-/// Whether the local header hides what it says: PKWARE's encryption of the central directory.
+/// Whether the local header hides its values: PKWARE's encryption of the central directory.
 fn is_masked(head: &Head) -> bool {
     head.flags & record::FLAG_MASKED != 0
 }
@@ -347,7 +347,7 @@ impl Container for ZipFile {
         self.data_bytes
     }
 
-    /// What has no CRC is encrypted by AES, as AE-2 says it.
+    /// True of every member: one without a CRC is encrypted by AES (AE-2) and has an HMAC.
     fn checks_encoding(&self, _index: u64) -> bool {
         true
     }
@@ -400,7 +400,7 @@ impl Container for ZipFile {
         let is_whole = length == header.len() as u64;
         let state = u32::try_from(length).unwrap_or(0) | if is_whole { LEAD_CHECKED } else { 0 };
         if let Some(length) = self.header_length(index) {
-            // A reader that is late, and had another place in mind, does not undo what another one has found.
+            // A late reader with another guess does not undo the length that another reader has checked.
             let unless_checked = |known| (known & LEAD_CHECKED == 0).then_some(state);
             let _ = length.fetch_update(Ordering::Relaxed, Ordering::Relaxed, unless_checked);
         }

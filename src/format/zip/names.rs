@@ -1,4 +1,4 @@
-//! The character set of names that do not say theirs.
+//! The character set of names that do not state it.
 //!
 //! Names with the UTF-8 flag or a valid Unicode field, and names that are valid UTF-8 anyway, are taken as they
 //! are. For the others one character set is guessed from all of them together, unless the user names one; cp437 if
@@ -10,19 +10,19 @@ use crate::format::bytes::u32_at;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use std::borrow::Cow;
 
-/// The detector learns nothing from more bytes of names than these.
+/// The most bytes of names that the detector gets: it learns nothing from more.
 const GUESS_FROM_BYTES: usize = 1 << 20;
-/// So many bytes of names are decoded to see whether the guess makes sense.
+/// The bytes of names that are decoded to see whether the guess makes sense.
 const JUDGED_BYTES: usize = 1 << 16;
 /// Letters of Latin scripts come before this one.
 const AFTER_LATIN: char = '\u{250}';
-/// Letters of all other scripts come from here on.
+/// The letters of all other scripts begin with this one.
 const OTHER_SCRIPTS: char = '\u{370}';
 /// Latin letters as wide as an ideograph: a sign of a wrong guess rather than of a script.
 const FULL_WIDTH_LATIN: std::ops::RangeInclusive<char> = '\u{ff01}'..='\u{ff5e}';
 /// The code page of the first PCs, which the format's definition names.
 const CP437: u16 = 437;
-/// So many other letters above ASCII there must be for each that is a control character in the set that was guessed.
+/// The least number of letters above ASCII for each control character, as the guessed set decodes the names.
 const MIN_LETTERS_A_CONTROL: usize = 20;
 
 impl Charset {
@@ -47,7 +47,7 @@ impl Charset {
     }
 }
 
-/// Whether it needs no character set.
+/// Whether the name needs no character set.
 fn is_known(row: &Row) -> bool {
     row.name.is_ascii() || row.head.is_utf8() || std::str::from_utf8(row.name).is_ok()
 }
@@ -106,7 +106,7 @@ impl Guess {
         }
     }
 
-    /// `None`: no name needs one.
+    /// The character set of the names; `None` if no name needs one.
     pub(super) fn charset(mut self) -> Option<Charset> {
         if !self.is_fed {
             return None;
@@ -119,18 +119,18 @@ impl Guess {
         let is_other = |letter: &char| !letter.is_ascii() && letter.is_alphabetic();
         let others = names.chars().filter(is_other).count();
         let is_right = if controls.saturating_mul(MIN_LETTERS_A_CONTROL) > others {
-            // Names have no control characters of that kind: such bytes are nothing in the set that was guessed.
+            // Names have no control characters of that kind: such bytes stand for no letter in the guessed set.
             false
         } else if names.chars().any(is_of_other_script) {
             is_plausible(&names)
         } else {
             self.letters(Charset::Web(found)) > self.letters(Charset::Dos(CP437))
         };
-        // Below that confidence it is the set that the format's definition names.
+        // After a weak guess, the set is the one that the format's definition names.
         Some(if is_right { Charset::Web(found) } else { Charset::Dos(CP437) })
     }
 
-    /// How many of the bytes above ASCII are Latin letters in this set: names are made of letters.
+    /// The number of bytes above ASCII that are Latin letters in this set: names are made of letters.
     fn letters(&self, charset: Charset) -> u64 {
         let is_latin = |letter: char| letter.is_alphabetic() && letter < AFTER_LATIN;
         let is_letter = |byte: u8| {
@@ -148,7 +148,7 @@ fn is_of_other_script(letter: char) -> bool {
 }
 
 /// Whether letters of another script stand together, as in its words. An accented letter of a Latin word that was
-/// decoded wrongly stands alone between ASCII letters (and may have taken the next one with it).
+/// decoded wrongly stands alone between ASCII letters (and may have taken the next letter with it).
 fn is_plausible(names: &str) -> bool {
     let (mut together, mut alone) = (0_u64, 0_u64);
     let (mut run, mut before) = (0_u64, '\n');

@@ -1,8 +1,8 @@
-//! Warnings of what is odd about the members of an archive. Imports nothing of its format.
+//! Warnings of odd members of an archive. Imports nothing of its format.
 
 use crate::format::one_or_many;
 
-/// How many members are odd, by oddity.
+/// The number of odd members, by oddity.
 #[derive(Default)]
 pub(super) struct Oddities {
     pub(super) special: u64,
@@ -16,15 +16,15 @@ pub(super) struct Oddities {
     pub(super) backslashes: u64,
     /// Bytes before the archive.
     pub(super) before: u64,
-    /// Bytes after it.
+    /// Bytes after the archive.
     pub(super) behind: u64,
 }
 
-/// What one is, what several are, and how both go on.
+/// The first words of a warning about one member, the first words about several, and the rest of the warning.
 type Words = (&'static str, &'static str, &'static str);
 
 impl Oddities {
-    /// A warning for each.
+    /// A warning for each oddity that the archive has.
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         let texts: [(u64, Words); 11] = [
             (self.without_password, ("member is", "members are", ENCRYPTED)),

@@ -1,4 +1,4 @@
-//! Opening: one pass over the central directory, and what must be known besides.
+//! Opens a zip file: one pass over the central directory; then links, the character set and the password.
 
 use super::crypto::Lock;
 use super::end::{self, End};
@@ -17,17 +17,17 @@ use std::sync::atomic::AtomicU32;
 
 /// The longest symbolic link that Linux follows.
 const MAX_TARGET_BYTES: u64 = 4095;
-/// What a symbolic link may take as stored.
+/// The most stored bytes of a symbolic link.
 const MAX_STORED_TARGET_BYTES: u64 = 1 << 16;
-/// What all symbolic links may take.
+/// Targets of symbolic links are kept until they have this many bytes together.
 const MAX_TARGETS_BYTES: usize = 64 << 20;
-/// So many encrypted members are asked whether a password is right.
+/// The most encrypted members on which a password is tried.
 const MAX_ASKED: usize = 8;
-/// Decrypting takes thousands of hashes each.
+/// The most encrypted symbolic links that are read: to decrypt one takes thousands of hashes.
 const MAX_ENCRYPTED_LINKS: u64 = 4096;
-/// The model of each is filled with zeros first: 128 MiB, if it claims so much.
+/// The most PPMd symbolic links that are read: the model of each is filled with zeros first, up to 128 MiB.
 const MAX_PPMD_LINKS: u64 = 64;
-/// The disk number of a member that stands in a zip64 field.
+/// The disk number of a member whose true disk number stands in a zip64 field.
 const DISK_IN_ZIP64: u16 = u16::MAX;
 
 pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<ZipFile> {
@@ -92,7 +92,7 @@ fn charset(source: &dyn Source, name: &str) -> Result<Charset> {
     })
 }
 
-/// Where the archive itself begins.
+/// Finds whether bytes stand before the archive or only its directory was moved; refuses an archive behind another one.
 fn check_front(
     source: &dyn Source,
     table: &dyn Table,
@@ -125,7 +125,7 @@ fn check_front(
     Ok(())
 }
 
-/// Everything that the pass over the directory collects.
+/// The values that the pass over the directory collects.
 struct Scan<'a> {
     source: &'a dyn Source,
     end: End,
@@ -138,7 +138,7 @@ struct Scan<'a> {
     /// Rows of the first encrypted members.
     encrypted: Vec<u64>,
     guess: Guess,
-    /// Where the last member ended, and whether all stand in order.
+    /// The largest end of a member so far, and whether each member begins behind those before it.
     last_end: u64,
     is_sorted: bool,
     data_bytes: u64,
@@ -148,7 +148,7 @@ struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     fn new(source: &'a dyn Source, end: End, options: &OpenOptions) -> Self {
-        // A row has 46 bytes at least, so that this is bounded by the file's size.
+        // A row has at least 46 bytes, so that the capacity is bounded by the file's size.
         let most = end.directory_bytes.checked_div(CENTRAL_BYTES as u64).unwrap_or(0);
         let expected = usize::try_from(end.rows.min(most)).unwrap_or(0);
         Self {
@@ -234,7 +234,7 @@ impl<'a> Scan<'a> {
     }
 
     fn check_end(&mut self, walked: Walked) -> Result<()> {
-        // Without zip64 there are 16 bits for the count; some tools let it overflow.
+        // Without zip64 the count has 16 bits; some tools let it overflow.
         let is_right = match self.end.is_zip64 {
             true => walked.rows == self.end.rows,
             false => walked.rows & 0xffff == self.end.rows,
@@ -253,7 +253,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Members that share bytes: a small file that unpacks to a huge one, or names that show different
+    /// Refuses members that share bytes: a small file that unpacks to a huge one, or names that show different
     /// bytes to different readers.
     fn check_overlaps(&self, table: &dyn Table) -> Result<()> {
         if self.is_sorted {
@@ -281,14 +281,14 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Takes hard links up that lead nowhere as members of their own, and joins the others to theirs.
+    /// Takes hard links without a target as members of their own, and joins the others to their samples.
     fn join(&mut self, links: &[Option<u64>]) -> HardLinks {
         let mut resolved = Vec::new();
         for (candidate, link) in std::mem::take(&mut self.candidates).iter().zip(links) {
             match link {
                 Some(target) => resolved.push((candidate.row, *target)),
                 None => {
-                    // What PKZIP for Unix writes of a symbolic link with several names.
+                    // Symbolic links are not counted: PKZIP for Unix writes one with several names so.
                     add(&mut self.counts.unresolved_links, candidate.class == Class::File);
                     self.rows.push(candidate.row);
                 }
@@ -311,7 +311,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many symbolic links were read so far that take long.
+/// The number of symbolic links so far that take long to read.
 #[derive(Default)]
 struct CostlyLinks {
     encrypted: u64,
@@ -322,7 +322,7 @@ fn add(count: &mut u64, is_one: bool) {
     *count = count.saturating_add(is_one.into());
 }
 
-/// What a member takes at least, from its local header on. `None`: that is not before the directory.
+/// The least extent of a member, from its local header on. `None` if it does not end before the directory.
 fn extent(head: &Head, end: &End) -> Option<(u64, u64)> {
     let (start, _) = room(head, end.shift_bytes, end.directory_at)?;
     Some((start, start.checked_add(LOCAL_BYTES)?.checked_add(head.stored_bytes)?))
@@ -333,14 +333,14 @@ impl ZipFile {
     fn learn_leads(&self) {
         let last = self.len().saturating_sub(1);
         for index in [0, last.checked_div(2).unwrap_or(0), last] {
-            // A bad one gives its error when it is read.
+            // A bad header gives its error when its sample is read.
             let _ = self.find_data(index);
         }
     }
 
-    /// Reads the local header of a member. `None`: it cannot be read, or is wrong.
+    /// Reads the local header of a member. `None` if the header cannot be read, or is wrong.
     fn find_data(&self, index: u64) -> Option<()> {
-        // The second time the length is known.
+        // The second attempt knows the header's length.
         for _ in 0..2 {
             let sample = self.sample(index).ok().filter(|sample| !sample.damaged)?;
             let header_bytes = u64::from(sample.header_bytes);
@@ -357,7 +357,7 @@ impl ZipFile {
         None
     }
 
-    /// Reads where the symbolic links lead.
+    /// Reads the targets of the symbolic links in `rows`.
     fn read_targets(&mut self, rows: &[u64]) {
         let mut targets = Targets::default();
         let (mut unread, mut costly) = (0, CostlyLinks::default());
@@ -366,7 +366,7 @@ impl ZipFile {
             let index = index as u64;
             match self.read_target(index, *row, &mut costly) {
                 Some(target) if targets.bytes() < MAX_TARGETS_BYTES => targets.push(index, &target),
-                // Encrypted ones are counted with the other encrypted members.
+                // Encrypted links are counted with the other encrypted members.
                 _ => add(&mut unread, !self.is_encrypted(index)),
             }
         }
@@ -383,7 +383,7 @@ impl ZipFile {
         let row = Row::parse(&bytes)?;
         let head = row.head;
         if head.size_bytes == 0 {
-            // PKZIP keeps it in the extra field.
+            // PKZIP keeps the target in the extra field.
             return row.pkware_target().map(<[u8]>::to_vec);
         }
         let is_small = head.size_bytes <= MAX_TARGET_BYTES

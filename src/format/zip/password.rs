@@ -1,4 +1,4 @@
-//! Whether a password is right. Imports `crypto`, `method` and `record`.
+//! Tries whether a password is right. Imports `crypto`, `method` and `record`.
 
 use super::crypto::Lock;
 use super::method::Method;
@@ -7,32 +7,32 @@ use super::{ZipFile, reader};
 use crate::format::bytes::u16_at;
 use crate::format::{Error, OpenOptions, Result};
 
-/// Encrypted members of at most this size are decrypted to find that out.
+/// Encrypted members of at most this size are decrypted whole to try a password.
 const MAX_PROOF_BYTES: u64 = 256 << 10;
-/// Of larger ones that are compressed, so much is decrypted, and at most so much decoded.
+/// The bytes of a larger compressed member that are decrypted, and the most bytes that are decoded from them.
 const FRONT_BYTES: usize = 64 << 10;
 const MAX_FRONT_DECODED_BYTES: u64 = 1 << 20;
-/// What to do where no member accepts a password.
+/// The hint where no member accepts a password.
 const SURELY: &str = " (--allow-damaged serves the members that do not need it)";
-/// What a wrong password and a damaged member have in common.
+/// The hint where the password may be wrong or the members damaged.
 const OR_DAMAGED: &str = " or damaged: what it decrypts does not match its CRC-32, or cannot be decoded \
      (--allow-damaged serves the members that do not need it)";
-/// What a wrong password and that of very few members have in common.
+/// The hints where the password may be wrong, or that of very few members.
 const OR_OF_ONE: &str = ", or one that only one large member has; 1 of 256 wrong ones looks so, too \
      (--allow-damaged uses it)";
 const OR_OF_TWO: &str = ", or one that only two large members have; 1 of 256 wrong ones looks so, too \
      (--allow-damaged uses it)";
 
-/// What the first encrypted members say of a password.
+/// Whether the first encrypted members accept a password.
 enum Verdict {
     Fits,
-    /// And what else may be the case, and what to do.
+    /// The hint names other possible causes, and options.
     Wrong(&'static str),
 }
 
 impl ZipFile {
-    /// Refuses a wrong password; where damage is allowed, the archive is served as without one. `rows`: the first encrypted
-    /// members.
+    /// Refuses a wrong password; where damage is allowed, the archive is served as without a password. `rows`: those of the
+    /// first encrypted members.
     pub(super) fn try_password(&mut self, rows: &[u64], options: &OpenOptions) -> Result<()> {
         match self.fits(rows, options.allow_damaged) {
             Ok(Verdict::Fits) => Ok(()),
@@ -46,17 +46,18 @@ impl ZipFile {
             Ok(Verdict::Wrong(hint)) => {
                 Err(Error::WrongPassword { part: self.source.name().clone(), hint })
             }
-            // What cannot be read tells nothing of the password.
+            // Members that cannot be read tell nothing of the password.
             Err(_) if options.allow_damaged => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// A wrong password is better refused than found out by every reader: one of the first few encrypted members must accept
-    /// it. Others may have other passwords. The traditional cipher accepts one wrong password of 256: there the member must
-    /// also match its CRC, or, where it is too large to try, what it begins with can be decoded. Of large members that are stored,
-    /// others accept the password, too, unless there are none: one beside the first member, and two beside another one, as any
-    /// pair of eight lets four times as many wrong ones through.
+    /// Tries the password on the first few encrypted members: a wrong password is better refused here than found out by every
+    /// reader. One of them must accept it; others may have other passwords. The traditional cipher accepts 1 or 2 of 256 wrong
+    /// ones: there the member must also match its CRC or, if it is too large for that, its first bytes must be decodable.
+    /// A large member that is stored proves nothing by itself. Unless no other member is asked, further ones must accept the
+    /// password: one more beside the first member, two more beside a later one, as any pair of eight members lets four times
+    /// as many wrong passwords through.
     fn fits(&self, rows: &[u64], allow_damaged: bool) -> Result<Verdict> {
         let Some(password) = &self.password else { return Ok(Verdict::Fits) };
         let (mut asked, mut accepting) = (0_u32, 0_u32);
@@ -81,7 +82,7 @@ impl ZipFile {
         }
         Ok(match accepting {
             0 if asked > 0 => Verdict::Wrong(SURELY),
-            // Those that do not match their CRC, or cannot be decoded, are damaged.
+            // Members that do not match their CRC, or cannot be decoded, are damaged.
             2.. if allow_damaged => Verdict::Fits,
             _ if tried => Verdict::Wrong(OR_DAMAGED),
             1 if asked > 1 && !allow_damaged => Verdict::Wrong(OR_OF_ONE),
@@ -90,7 +91,7 @@ impl ZipFile {
         })
     }
 
-    /// Whether what a member begins with, or all of a small one, is what was encrypted; `None` if nothing tells.
+    /// Whether the first bytes of a member, or all of a small one, are decrypted rightly; `None` if that cannot be told.
     fn is_proven(&self, head: &Head, stored: &[u8]) -> Option<bool> {
         if !is_small(head) {
             return self.begins(head, stored);
@@ -100,8 +101,8 @@ impl ZipFile {
         Some(is_decoded && crc32fast::hash(&out) == head.crc32)
     }
 
-    /// Whether a codec takes what a member begins with; `None` if there is no codec, or it needs the whole member. What was not
-    /// compressed fails soon, or ends early.
+    /// Whether the codec decodes the first bytes of a member; `None` if the member has no codec, or one that needs the whole
+    /// member. Bytes that were not compressed fail soon, or end early.
     fn begins(&self, head: &Head, mut front: &[u8]) -> Option<bool> {
         Method::of(head.method).filter(|method| *method != Method::Stored)?;
         let mut decoder = self.decoder_of(head, None).ok()??;
@@ -120,7 +121,7 @@ impl ZipFile {
         Some(decoded <= head.size_bytes)
     }
 
-    /// What an encrypted member begins with, or all of a small one; `None` if it cannot be read.
+    /// The first stored bytes of an encrypted member, or all of a small one; `None` if its headers show a fault.
     fn stored_front(&self, head: &Head) -> Result<Option<Vec<u8>>> {
         let Some((at, room)) = self.room(head).filter(|_| self.fault_of(head).is_none()) else {
             return Ok(None);

@@ -11,15 +11,15 @@ pub(super) const CENTRAL_BYTES: usize = 46;
 pub(super) const LOCAL_MARK: &[u8; 4] = b"PK\x03\x04";
 pub(super) const CENTRAL_MARK: &[u8; 4] = b"PK\x01\x02";
 
-/// Sizes and offsets that stand in the zip64 field instead.
+/// The value of sizes and offsets that stand in the zip64 field instead.
 const IN_ZIP64: u32 = u32::MAX;
-/// The method of a member with WinZip's AES: the true one is in its extra field.
+/// The method of a member with WinZip's AES: the true method is in its extra field.
 const METHOD_AES: u16 = 99;
 
 const FLAG_ENCRYPTED: u16 = 1;
 const FLAG_STRONG_ENCRYPTION: u16 = 1 << 6;
 pub(super) const FLAG_UTF8: u16 = 1 << 11;
-/// PKWARE's encryption of the central directory: local headers hide what they say.
+/// PKWARE's encryption of the central directory: local headers hide their values.
 pub(super) const FLAG_MASKED: u16 = 1 << 13;
 
 pub(super) const EXTRA_ZIP64: u16 = 0x0001;
@@ -29,13 +29,13 @@ pub(super) const EXTRA_TIMESTAMP: u16 = 0x5455;
 const EXTRA_INFOZIP_UNIX: u16 = 0x5855;
 pub(super) const EXTRA_UNICODE_PATH: u16 = 0x7075;
 const EXTRA_AES: u16 = 0x9901;
-/// All of that field: version, vendor, length of the key, method.
+/// The bytes of the AES field: version, vendor, length of the key, method.
 const AES_BYTES: usize = 7;
 
-/// PKZIP for DOS; also what says nothing.
+/// PKZIP for DOS; also programs that name no system.
 const HOST_DOS: u8 = 0;
 pub(super) const HOST_UNIX: u8 = 3;
-/// As APPNOTE numbers it, and as Info-ZIP and 7-Zip do.
+/// NTFS as APPNOTE numbers it, and as Info-ZIP and 7-Zip do.
 const HOST_NTFS: u8 = 10;
 const HOST_NTFS_OF_INFO_ZIP: u8 = 11;
 const HOST_VFAT: u8 = 14;
@@ -49,19 +49,19 @@ const HARD_LINK: u32 = 0x800;
 
 const TYPE_MASK: u32 = 0o170_000;
 
-/// How messages call it.
+/// The name of [`FLAG_STRONG_ENCRYPTION`] in messages.
 pub(super) const STRONG_ENCRYPTION: &str = "PKWARE's strong encryption";
 
-/// The fixed part of a row of the central directory, with what its extra fields say instead.
+/// The fixed part of a row of the central directory, with the values that its extra fields give instead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     host: u8,
     pub(super) flags: u16,
-    /// How the bytes are encoded below an encryption.
+    /// The compression method, below an encryption.
     pub(super) method: u16,
     pub(super) dos_time: u32,
     pub(super) crc32: u32,
-    /// The bytes in the file, those of an encryption included.
+    /// The length of the data in the file, with the bytes that an encryption adds.
     pub(super) stored_bytes: u64,
     pub(super) size_bytes: u64,
     name_bytes: u16,
@@ -70,13 +70,13 @@ pub(super) struct Head {
     /// The part of a split archive that holds the member.
     pub(super) disk: u16,
     external: u32,
-    /// Where the local header is, as stored.
+    /// The offset of the local header, as stored.
     pub(super) offset_bytes: u64,
     pub(super) lock: Lock,
 }
 
 impl Head {
-    /// `None`: it is not so long, or no row.
+    /// Parses the fixed part of a row. `None` if the bytes are too few, or are not a row.
     pub(super) fn parse(row: &[u8]) -> Option<Self> {
         let row: &[u8; CENTRAL_BYTES] = row.first_chunk()?;
         if !row.starts_with(CENTRAL_MARK) {
@@ -110,12 +110,12 @@ impl Head {
         self.name_bytes.into()
     }
 
-    /// Name and extra fields.
+    /// The bytes of the name and the extra fields.
     pub(super) fn behind_bytes(&self) -> usize {
         self.name_bytes().saturating_add(self.extra_bytes.into())
     }
 
-    /// The whole row.
+    /// The bytes of the whole row.
     pub(super) fn row_bytes(&self) -> usize {
         let behind = self.behind_bytes().saturating_add(self.comment_bytes.into());
         CENTRAL_BYTES.saturating_add(behind)
@@ -127,8 +127,8 @@ impl Head {
         all.contains(&IN_ZIP64.into()) || self.method == METHOD_AES
     }
 
-    /// Takes sizes, offset and encryption from the extra fields, where the fixed part says so. What is
-    /// missing there stays as it is.
+    /// Takes sizes, offset and encryption from the extra fields, where the fixed part says so. Values that are
+    /// missing there stay as they are.
     pub(super) fn apply(&mut self, extra: &[u8]) {
         if let Some(mut zip64) = field(extra, EXTRA_ZIP64) {
             for value in [&mut self.size_bytes, &mut self.stored_bytes, &mut self.offset_bytes] {
@@ -146,13 +146,13 @@ impl Head {
                 Some(Some((lock, method))) => (self.lock, self.method) = (lock, method),
                 Some(None) => self.lock = Lock::Unknown,
                 None if self.lock == Lock::Unknown => {}
-                // It is damaged: 99 is no method that a member without AES can have.
+                // The row is damaged: a member without AES cannot have method 99.
                 None => self.lock = Lock::None,
             }
         }
     }
 
-    /// What [`Lock::Unknown`] is.
+    /// The encryption of a member with [`Lock::Unknown`], for messages.
     pub(super) fn unknown_lock(&self) -> &'static str {
         match self.flags & FLAG_STRONG_ENCRYPTION {
             0 => "AES with an unknown version or length of its key",
@@ -174,7 +174,7 @@ impl Head {
         let mode = self.external.checked_shr(16)?;
         match self.host {
             HOST_UNIX | HOST_OSX => (mode != 0).then_some(mode),
-            // PKZIP for Unix calls itself DOS where a DOS would understand the rest.
+            // PKZIP for Unix calls itself DOS where DOS would understand the rest of the row.
             HOST_DOS => (mode & TYPE_MASK != 0).then_some(mode),
             _ => None,
         }
@@ -189,7 +189,7 @@ impl Head {
     }
 }
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     File,
@@ -208,7 +208,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// `None`: the row is not whole.
+    /// Parses a row. `None` if it is not whole.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut head = Head::parse(bytes)?;
         let (name, rest) = bytes.get(CENTRAL_BYTES..)?.split_at_checked(head.name_bytes())?;
@@ -219,15 +219,15 @@ impl<'a> Row<'a> {
         Some(Self { head, name, extra })
     }
 
-    /// Whether backslashes stand between the names of its path: its creator's system says so, as for 7-Zip on Windows.
+    /// Whether backslashes separate the names of the member's path: they do if it was made on DOS or Windows, as by 7-Zip.
     pub(super) fn has_backslashes(&self) -> bool {
         let is_of_windows =
             matches!(self.head.host, HOST_DOS | HOST_NTFS | HOST_NTFS_OF_INFO_ZIP | HOST_VFAT);
         is_of_windows && self.name.contains(&b'\\')
     }
 
-    /// A name that ends in a slash is a directory's. So is an empty member with a directory's mode or DOS
-    /// attribute; what has content is a file all the same, lest it be lost.
+    /// The kind of the member. A name that ends in a slash is a directory's. So is an empty member with a directory's
+    /// mode or DOS attribute; one with content is a file all the same, lest the content be lost.
     pub(super) fn class(&self) -> Class {
         let is_empty = self.head.size_bytes == 0;
         if self.name.last() == Some(&b'/') {
@@ -242,7 +242,7 @@ impl<'a> Row<'a> {
             0o040_000 if is_empty => Class::Directory,
             0o120_000 => Class::Symlink,
             0o020_000 | 0o060_000 | 0o140_000 => Class::Special,
-            // `zip` marks what it read from a pipe so: that is content, not a pipe.
+            // `zip` also gives this type to content that it read from a pipe: such a member is a file.
             0o010_000 if is_empty && field(self.extra, EXTRA_PKWARE_UNIX).is_some() => {
                 Class::Special
             }
@@ -251,7 +251,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The member that this one is another name of, as PKZIP for Unix writes it.
+    /// The path of the member that this one is another name of, as PKZIP for Unix writes it.
     pub(super) fn hard_link(&self) -> Option<&'a [u8]> {
         self.head.unix_mode()?;
         let is_link = self.head.external & HARD_LINK != 0 && self.head.size_bytes == 0;
@@ -263,7 +263,7 @@ impl<'a> Row<'a> {
         field(self.extra, EXTRA_PKWARE_UNIX)?.get(12..).filter(|target| !target.is_empty())
     }
 
-    /// Seconds and nanoseconds since 1970, UTC: the finest that is there.
+    /// The time of last modification, in seconds and nanoseconds since 1970, UTC: the finest that the row has.
     pub(super) fn modified(&self) -> Option<(i64, u32)> {
         let from_timestamp = || {
             let stamp = field(self.extra, EXTRA_TIMESTAMP)?;
@@ -283,7 +283,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The first extra field with this number. What is no field ends the search: some tools pad.
+/// The first extra field with this number. Bytes that are no field end the search: some tools pad.
 pub(super) fn field(mut extra: &[u8], id: u16) -> Option<&[u8]> {
     loop {
         let (found, length) = (u16_at(extra, 0)?, u16_at(extra, 2)?);
@@ -309,7 +309,7 @@ fn ntfs_time(extra: &[u8]) -> Option<(i64, u32)> {
 }
 
 /// The time of the fixed part, which has two seconds' resolution and no time zone: taken as UTC, so that
-/// a mount shows the same everywhere.
+/// a mount shows the same time everywhere.
 pub(super) fn dos_time(stored: u32) -> Option<i64> {
     let bits = |shift: u32, count: u32| -> i64 {
         let mask = 1u32.checked_shl(count).map_or(u32::MAX, |bit| bit.saturating_sub(1));

@@ -25,16 +25,16 @@ fn damaged() -> OpenOptions {
     OpenOptions { allow_damaged: true, ..OpenOptions::default() }
 }
 
-/// A member as a reader would find it.
+/// A member as a reader finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Directory,
     Link(Vec<u8>),
-    /// `None`: an error.
+    /// The bytes of a file; `None` if reading it fails.
     File(Option<Vec<u8>>),
 }
 
-/// What a reader would be given of a sample: `None` where it would be told of an error.
+/// The bytes of a sample that a reader gets; `None` if it gets an error.
 fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec<u8>> {
     let mut sample = container.sample(index).ok()?;
     let mut elsewhere = None;
@@ -54,7 +54,7 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
         if !is_here {
             elsewhere = Some(header);
         } else if let Some(header) = elsewhere {
-            // As by another thread, which has looked before this one knew.
+            // As from another thread that looked at the old place, before this thread found the new one.
             assert!(!container.check_header(index, header).ok()?);
         }
         let again = container.sample(index).ok()?;
@@ -76,7 +76,7 @@ fn read_sample(file: &[u8], container: &dyn Container, index: u64) -> Option<Vec
     sample.checksum.is_none_or(|checksum| checksum.check(&bytes).is_ok()).then_some(bytes)
 }
 
-/// Every name, and what is behind it.
+/// Every name, and the member behind it.
 fn list(file: &[u8], container: &dyn Container) -> Vec<(Vec<u8>, Seen)> {
     let mut all = Vec::new();
     container

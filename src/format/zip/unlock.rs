@@ -1,6 +1,6 @@
-//! Encrypted members step by step: what was decrypted is decoded at once, in bounded memory.
+//! Encrypted members step by step: decrypted bytes are decoded at once, in bounded memory.
 //!
-//! A checkpoint holds what the cipher must know, and behind that what the codec must:
+//! A checkpoint holds the state of the cipher, and behind it that of the codec:
 //! ```text
 //! 12 bytes of keys (PKWARE) or salt and verifier (AES) | state of the codec
 //! ```
@@ -9,7 +9,7 @@ use super::crypto::{Cipher, Lock};
 use super::method::Method;
 use crate::format::{Checkpoint, DecodeError, Decoder, Progress, Secret, codec};
 
-/// The most that is decrypted at a time.
+/// The most bytes that are decrypted at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 const MIN_CHUNK_BYTES: usize = 64;
 const CUT: &str = "the stored bytes end early";
@@ -20,21 +20,21 @@ const FOREIGN: &str = "this is not a checkpoint of this member";
 pub(super) struct Locked {
     pub(super) lock: Lock,
     pub(super) password: Secret,
-    /// As [`Lock::accepts`] has it.
+    /// The check bytes of [`Lock::accepts`].
     pub(super) check: [u8; 2],
     pub(super) method: Method,
-    /// As stored, with all that the encryption adds.
+    /// The stored bytes, with those that the encryption adds.
     pub(super) stored_bytes: u64,
 }
 
 /// Decrypts and decodes a member.
 pub(super) struct Unlock {
     member: Locked,
-    /// What stands before the data, as far as it was taken.
+    /// The bytes before the data that were taken so far.
     head: Vec<u8>,
-    /// Once that is all there.
+    /// The data, once all bytes before it were taken.
     data: Option<Data>,
-    /// What stands behind the data, as far as it was taken.
+    /// The bytes behind the data that were taken so far.
     tail: Vec<u8>,
     /// Stored bytes taken, decoded bytes given.
     place: (u64, u64),
@@ -43,19 +43,19 @@ pub(super) struct Unlock {
 /// The encrypted data of a member.
 struct Data {
     cipher: Cipher,
-    /// `None`: they are stored.
+    /// `None` if the data is not compressed.
     decoder: Option<Box<dyn Decoder>>,
-    /// What has not been taken yet.
+    /// The encrypted bytes that were not taken yet.
     left: u64,
-    /// The codec has met the end of its stream.
+    /// Whether the codec has met the end of its stream.
     is_decoded: bool,
-    /// How much is decrypted next: what the codec does not take is decrypted again.
+    /// The bytes that are decrypted next: those that the codec does not take are decrypted again.
     chunk_bytes: usize,
     plain: Vec<u8>,
 }
 
 impl Unlock {
-    /// `None`: the method can be decoded only whole.
+    /// Begins with the member, or at a checkpoint. `None` if the method can be decoded only whole.
     pub(super) fn new(member: Locked, from: Option<&Checkpoint>) -> Result<Option<Self>, String> {
         let mut unlock = Self {
             head: Vec::new(),
@@ -91,7 +91,7 @@ impl Unlock {
         self.member.stored_bytes.checked_sub(self.member.lock.added_bytes()).ok_or(CUT)
     }
 
-    /// Takes what stands before the data; how much that was.
+    /// Takes the bytes before the data; returns how many there were in `input`.
     fn take_head(&mut self, input: &[u8]) -> Result<usize, DecodeError> {
         let Locked { lock, ref password, check, method, .. } = self.member;
         let wanted = lock.head_bytes().saturating_sub(self.head.len());
@@ -106,7 +106,7 @@ impl Unlock {
     }
 }
 
-/// `None`: it goes only whole. `Some(None)`: there is nothing to decode.
+/// The decoder of a method; `None` if the method decodes only whole members, `Some(None)` if the data is not compressed.
 #[allow(clippy::option_option)]
 fn decoder(
     method: Method,
@@ -144,7 +144,7 @@ impl Data {
         Ok(step)
     }
 
-    /// Takes what the codec leaves over, and then what stands behind the data.
+    /// Takes the data that the codec leaves over, then the bytes behind the data.
     fn finish(&mut self, input: &[u8], tail: &mut Vec<u8>) -> Result<Progress, String> {
         if !self.cipher.has_tail() {
             return Ok(Progress { is_end: true, ..Progress::default() });
@@ -172,7 +172,7 @@ impl Data {
     }
 }
 
-/// As a decoder of `left` stored bytes.
+/// Copies bytes, as a decoder of `left` stored bytes would decode them.
 fn copy(input: &[u8], output: &mut [u8], left: usize) -> Progress {
     let length = input.len().min(output.len());
     if let (Some(from), Some(to)) = (input.get(..length), output.get_mut(..length)) {

@@ -4,21 +4,21 @@ use super::record::{Head, Row};
 use crate::format::{Error, Result, Table};
 use std::io;
 
-/// How much is looked at together; a row is far shorter.
+/// The bytes of the directory that are read at a time; a row is far shorter.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Walked {
     pub(super) rows: u64,
-    /// Behind the last row.
+    /// The offset behind the last row.
     pub(super) end_bytes: u64,
-    /// A row begins there, and is cut.
+    /// Whether a row that is cut begins at `end_bytes`.
     pub(super) is_cut: bool,
 }
 
-/// Visits every row with its place in the directory, up to the first bytes of no known format, or to where
-/// `visit` says stop.
+/// Visits every row with its offset in the directory, up to the first bytes that are no row, or until `visit`
+/// returns false.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -57,7 +57,7 @@ pub(super) fn walk(
             walked.rows = walked.rows.saturating_add(1);
             walked.end_bytes = walked.end_bytes.saturating_add(row_bytes as u64);
         }
-        // Nothing was a row, with as many bytes at hand as the longest one has.
+        // No row was found, though the buffer holds as many bytes as the longest row has.
         if walked.end_bytes == before || is_last {
             break;
         }

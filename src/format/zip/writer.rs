@@ -11,7 +11,7 @@ use crate::format::{
 };
 use std::io::{self, SeekFrom};
 
-/// Where the CRC-32 stands in a local header.
+/// The offset of the CRC-32 in a local header.
 const CRC_AT: u64 = 14;
 /// The version of the format that zip64 came with.
 const VERSION_ZIP64: u16 = 45;
@@ -77,7 +77,7 @@ struct Members<'a> {
 /// The member that is being written.
 struct Open {
     row: Row,
-    /// Counts its checksum, if nobody knew it.
+    /// Computes the member's CRC-32, if that was not known before.
     crc: Option<crc32fast::Hasher>,
 }
 
@@ -145,7 +145,7 @@ impl MemberWriter for Members<'_> {
     }
 }
 
-/// What the headers say of a member.
+/// The values in the headers of a member.
 struct Row {
     name: Vec<u8>,
     is_directory: bool,
@@ -189,7 +189,7 @@ impl Row {
         }
     }
 
-    /// From the version to the sizes: what both headers have.
+    /// The fields that both headers have: from the version to the sizes.
     fn common(&self) -> Vec<u8> {
         let is_text = !self.name.is_ascii() && std::str::from_utf8(&self.name).is_ok();
         let flags = if is_text { FLAG_UTF8 } else { 0 };
@@ -235,7 +235,7 @@ impl Row {
         out
     }
 
-    /// Extra fields: what does not fit elsewhere, and the time as Unix has it.
+    /// Extra fields: the `wide` values, which do not fit elsewhere, and the time as Unix has it, or NTFS.
     fn extra(&self, wide: &[u64]) -> Vec<u8> {
         let (seconds, nanos) = self.modified;
         let mut out = Vec::new();
@@ -265,7 +265,7 @@ impl Row {
     }
 }
 
-/// The records behind the directory; those of zip64 where the old one cannot hold it.
+/// The records behind the directory; those of zip64, too, where the old record cannot hold a value.
 fn end(members: u64, directory_bytes: u64, directory_at: u64) -> Vec<u8> {
     let count = u16::try_from(members).unwrap_or(u16::MAX);
     let mut out = Vec::new();
@@ -293,7 +293,7 @@ fn end(members: u64, directory_bytes: u64, directory_at: u64) -> Vec<u8> {
     out
 }
 
-/// Appends numbers of so many bytes.
+/// Appends numbers, each in `bytes` bytes, little-endian.
 fn put(out: &mut Vec<u8>, values: &[u32], bytes: usize) {
     for value in values {
         out.extend(value.to_le_bytes().iter().take(bytes));
@@ -305,7 +305,7 @@ fn field(out: &mut Vec<u8>, id: u16, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// All ones stand for what zip64 holds.
+/// The value in 32 bits; all ones stand for one that the zip64 field or record holds.
 fn fits(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -316,7 +316,7 @@ fn ntfs_units(seconds: i64, nanos: u32) -> Option<u64> {
     seconds.checked_mul(UNITS_A_SECOND)?.checked_add(u64::from(nanos.checked_div(100)?))
 }
 
-/// Two seconds' resolution, from 1980 to 2107; what lies beyond is the nearest of these.
+/// A time of two seconds' resolution, from 1980 to 2107; a time beyond becomes the nearest of these.
 fn dos_time(seconds: i64) -> u32 {
     const FIRST: i64 = 315_532_800;
     const LAST: i64 = 4_354_819_198;

@@ -1,7 +1,7 @@
-//! Which system calls a confined process may make: seccomp.
+//! The system calls that a confined process may make: seccomp.
 //!
-//! The calls of every request have no condition on their arguments: the kernel remembers of those, once for all, that
-//! they are allowed (Linux 5.11), and asks no filter for them.
+//! The calls of every request have no condition on their arguments: the kernel remembers, once for all, that these calls are
+//! allowed (Linux 5.11), and runs no filter for them.
 
 use super::{Network, Rules};
 use seccompiler::{
@@ -13,11 +13,11 @@ use std::io;
 
 type Allowed = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Ready to be installed, in this order.
+/// Filters that are ready to be installed, in this order.
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// For all threads.
+    /// Installs the filters for all threads.
     pub(super) fn install(&self) -> Result<(), String> {
         self.0.iter().try_for_each(install).map_err(|error| error.to_string())
     }
@@ -89,7 +89,7 @@ fn allowed(rules: &Rules) -> Result<Allowed, seccompiler::BackendError> {
     allowed.insert(libc::SYS_prctl, any_of(0, &PRCTLS)?);
     let threads = SeccompRule::new(vec![masked(0, libc::CLONE_THREAD, libc::CLONE_THREAD)?])?;
     allowed.insert(libc::SYS_clone, vec![threads]);
-    // No fork follows: whoever enters the confinement has made these filters.
+    // No fork follows: the process that enters the confinement has made these filters.
     let own = std::process::id().cast_signed();
     allowed.insert(libc::SYS_tgkill, any_of(0, &[own])?);
     for call in [libc::SYS_prlimit64, libc::SYS_sched_setaffinity] {
@@ -149,7 +149,7 @@ const SHARED_DIRECTORY: i32 = 0o2770;
 const TYPE_MASK: i32 = 0xf;
 /// With netlink the C library finds out which protocols this host speaks.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-/// What sockets, and looks whether a file is a terminal, need.
+/// The requests that sockets, and looks whether a file is a terminal, need.
 const IOCTLS: [i32; 6] = [
     libc::FIONBIO as i32,
     libc::FIONREAD as i32,
@@ -174,7 +174,7 @@ const FUTEX_WAKE: i64 = 454;
 const FUTEX_WAIT: i64 = 455;
 const FUTEX_REQUEUE: i64 = 456;
 
-/// What a daemon does while it serves: reads and writes of descriptors, rings that were made before, memory, threads, waits,
+/// The calls of a daemon while it serves: reads and writes of descriptors, rings that were made before, memory, threads, waits,
 /// and files as far as Landlock lets it have them.
 const EVERYWHERE: &[i64] = &[
     libc::SYS_read,
@@ -279,7 +279,7 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_sigsuspend,
     libc::SYS_sigaltstack,
-    // What a process may know of itself and of the host.
+    // Information about the process itself and the host.
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_gettid,
@@ -302,7 +302,7 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_gettimeofday,
-    // Of seccomp itself: the second filter is installed under the first.
+    // seccomp itself: the second filter is installed under the first.
     libc::SYS_seccomp,
     // Sockets; which ones can be made has conditions.
     libc::SYS_socketpair,
@@ -322,7 +322,7 @@ const EVERYWHERE: &[i64] = &[
     libc::SYS_setsockopt,
 ];
 
-/// To start a program.
+/// The calls that start a program.
 const PROGRAMS: &[i64] = &[
     libc::SYS_clone,
     libc::SYS_execve,

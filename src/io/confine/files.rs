@@ -1,4 +1,4 @@
-//! Which files and ports are open to a confined process: Landlock.
+//! The files and ports that are open to a confined process: Landlock.
 
 use super::{LANDLOCK_WITH_PORTS, LEAST_LANDLOCK, Network, Rules};
 use landlock::{
@@ -8,12 +8,12 @@ use landlock::{
 use std::os::fd::OwnedFd;
 use std::ptr;
 
-/// The rights that are withheld are those of this version; an older kernel withholds those that it knows.
+/// The version whose rights are withheld; an older kernel withholds the rights that it knows.
 const VERSION: ABI = ABI::V5;
-/// Asks for the version instead of making rules.
+/// The flag that asks for the version instead of making rules.
 const CREATE_RULESET_VERSION: u32 = 1;
 
-/// The version of Landlock; `None`: the kernel has none, or it is switched off, or forbidden to this process.
+/// The version of Landlock; `None` if the kernel has no Landlock, or it is switched off, or forbidden to this process.
 #[must_use]
 pub fn landlock_version() -> Option<i32> {
     // SAFETY: with this flag the system call reads nothing and returns a number.
@@ -72,7 +72,7 @@ fn make(rules: &Rules, with_network: bool) -> Result<Option<OwnedFd>, RulesetErr
     if with_network {
         ruleset = ruleset.handle_access(AccessNet::ConnectTcp | AccessNet::BindTcp)?;
     }
-    // What is missing needs no rule.
+    // Paths that do not exist need no rule.
     let mut created = ruleset
         .create()?
         .add_rules(path_beneath_rules(&rules.reads, read))?

@@ -1,6 +1,6 @@
-//! Confines this process: from then on it cannot gain rights, opens only the files and reaches only the TCP ports that
-//! it was told it needs (Landlock), and makes only the system calls that are in a list (seccomp). All threads are
-//! confined, and those that they start later. Imports nothing of ours.
+//! Confines this process: from then on it cannot gain rights, opens only the files and reaches only the TCP ports that its
+//! rules name (Landlock), and makes only the system calls that are in a list (seccomp). All threads are confined, and those
+//! that they start later. Imports nothing of ours.
 
 mod calls;
 mod errno;
@@ -23,7 +23,7 @@ pub const LEAST_LANDLOCK: i32 = 2;
 /// The first version of Landlock that knows TCP ports (Linux 6.7).
 pub const LANDLOCK_WITH_PORTS: i32 = 4;
 
-/// What a process needs after it was confined. All that is not named here is forbidden.
+/// The needs of a process after it was confined. Everything else is forbidden.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// Files, and directories with all below them, that it reads.
@@ -34,9 +34,9 @@ pub struct Rules {
     pub creates: BTreeSet<PathBuf>,
     /// Directories from which it removes files and empty directories.
     pub removes: BTreeSet<PathBuf>,
-    /// Whom it connects to.
+    /// The hosts that it connects to.
     pub network: Network,
-    /// Whether it starts programs: these need files that nobody can list, so that files and ports stay open to it.
+    /// Whether it starts programs: these need files that cannot be listed, so that files and ports stay open to it.
     pub starts_programs: bool,
     /// The capabilities that it keeps.
     pub capabilities: Vec<Capability>,
@@ -47,15 +47,15 @@ pub struct Rules {
     pub is_fatal: bool,
 }
 
-/// Whom a process may connect to.
+/// The hosts that a process may connect to.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum Network {
-    /// Nobody, but for the sockets of the service manager and the system's log.
+    /// No host: only the sockets of the service manager and the system's log.
     #[default]
     Nobody,
     /// All hosts, by these ports of TCP.
     Ports(BTreeSet<u16>),
-    /// Everybody.
+    /// All hosts, by any port.
     Everybody,
 }
 
@@ -86,12 +86,12 @@ impl fmt::Display for Measure {
     }
 }
 
-/// What holds, and why the rest does not.
+/// The measures that hold, and the reasons why the others do not.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The measures that hold.
     pub held: Vec<Measure>,
-    /// Those that do not, and why.
+    /// The measures that do not hold, with the reasons.
     pub missing: Vec<(Measure, String)>,
 }
 
@@ -120,7 +120,7 @@ pub struct Cage {
     calls: Result<calls::Filters, String>,
     kept: u64,
     has_secret: bool,
-    /// What is known already.
+    /// The outcome as far as it is known already.
     outcome: Outcome,
 }
 
@@ -131,7 +131,7 @@ impl Cage {
     pub fn new(rules: &Rules) -> Self {
         let mut outcome = Outcome::default();
         let (ruleset, files, network) = files::ruleset(rules);
-        // What cannot be told before it is tried counts as held until then.
+        // A measure that cannot be judged before it is tried counts as held until then.
         outcome.note(Measure::Files, files);
         outcome.note(Measure::Network, network);
         let calls = calls::filters(rules);
@@ -142,7 +142,7 @@ impl Cage {
         Self { ruleset, calls, kept, has_secret: rules.has_secret, outcome }
     }
 
-    /// What is known not to hold, before it is entered.
+    /// The measures that are known not to hold, before the confinement is entered.
     #[must_use]
     pub fn missing(&self) -> &[(Measure, String)] {
         &self.outcome.missing

@@ -1,4 +1,4 @@
-//! Capabilities of a thread, and what other processes may see of this one.
+//! Capabilities of a thread, and the view that other processes have of this one.
 
 use super::errno::errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The version of the structures with 64 capabilities.
 const VERSION: u32 = 0x2008_0522;
 
-/// A capability that a confined process may need: who is root in name only cannot open the files of others.
+/// A capability that a confined process may need: without it, not even root can open the files of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// Write to all files.
@@ -34,7 +34,7 @@ struct Header {
     pid: i32,
 }
 
-/// `struct __user_cap_data_struct`: the lower half of three masks, and in another one the upper half.
+/// `struct __user_cap_data_struct`: one has the lower half of three masks, and a second one the upper half.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Masks {
@@ -75,14 +75,14 @@ pub(super) fn drop_all_but(kept: u64) -> Result<(), i32> {
     let is_same = |a: Masks, b: Masks| {
         (a.effective, a.permitted, a.inheritable) == (b.effective, b.permitted, b.inheritable)
     };
-    // Nothing is to be dropped where nobody has any; a filter of a service manager may forbid the call.
+    // Nothing is to be dropped if the thread has no other capabilities; a filter of a service manager may forbid the call.
     match is_same(wanted[0], low) && is_same(wanted[1], high) {
         true => Ok(()),
         false => set(wanted),
     }
 }
 
-/// The capabilities without which this process could not read or write these. None for a user who has none.
+/// The capabilities without which this process could not read or write these paths; empty for a process without capabilities.
 pub fn needed<'a>(
     reads: impl IntoIterator<Item = &'a PathBuf>,
     writes: impl IntoIterator<Item = &'a PathBuf>,
@@ -113,17 +113,17 @@ pub fn needed<'a>(
     needed
 }
 
-/// No other process of this user may look into the memory of this one, and none is dumped. Holds for processes that it
-/// forks, too, until they become another program.
+/// Keeps other processes of this user from looking into the memory of this one, and the kernel from dumping it. Holds for
+/// processes that this one forks, too, until they become another program.
 pub fn hide_memory() {
-    // SAFETY: it sets a flag of the process, and touches no memory.
+    // SAFETY: the call sets a flag of the process, and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
 /// Looks whether a signal could be sent to another process of this user: for tests of the confinement.
 ///
 /// # Errors
-/// It is forbidden.
+/// The signal is forbidden.
 #[cfg(feature = "test-hooks")]
 pub fn reach(process: i32) -> io::Result<()> {
     // SAFETY: signal 0 is not sent; the call takes three numbers, and touches no memory.
@@ -136,7 +136,7 @@ pub fn reach(process: i32) -> io::Result<()> {
 /// Attaches to the parent as a debugger does, and lets go of it: for tests of the confinement.
 ///
 /// # Errors
-/// It is forbidden.
+/// The attachment is forbidden.
 #[cfg(feature = "test-hooks")]
 pub fn trace_parent() -> io::Result<()> {
     let parent = nix::unistd::getppid().as_raw();

@@ -1,6 +1,6 @@
-//! Confines all threads that run. Landlock and capabilities belong to a thread; the kernel can set them for a whole
-//! process only in part, and since late. So each thread is sent a signal, in whose handler it confines itself, as the
-//! C library does it for setuid(2).
+//! Confines all threads that run. Landlock and capabilities belong to a thread; the kernel can set them for a whole process
+//! only in part, and only in newer versions. So each thread is sent a signal, in whose handler it confines itself, as the C
+//! library does it for setuid(2).
 
 use super::errno::errno;
 use super::rights;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// What has failed in a thread.
+/// The outcome of each part, with the first error of any thread.
 pub(super) struct Confined {
     pub(super) files: io::Result<()>,
     pub(super) capabilities: io::Result<()>,
     pub(super) privileges: io::Result<()>,
 }
 
-/// What the handler is to do: a descriptor of rules or -1, and the capabilities to keep.
+/// The orders for the handler: a descriptor of rules or -1, and the capabilities to keep.
 static RULESET: AtomicI32 = AtomicI32::new(-1);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 /// The first error of any thread in each part.
@@ -32,7 +32,7 @@ static CAPABILITIES: AtomicI32 = AtomicI32::new(0);
 static PRIVILEGES: AtomicI32 = AtomicI32::new(0);
 /// The thread that has answered last.
 static ANSWERED: AtomicI32 = AtomicI32::new(0);
-/// One at a time.
+/// Held while threads are confined: one call at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Confines all threads of this process: those that run, and by inheritance those that they start.
@@ -45,7 +45,7 @@ pub(super) fn confine_all(ruleset: Option<&OwnedFd>, kept: u64) -> Confined {
     }
     let others = confine_others();
     confine_this();
-    // Who comes late does no harm: these rules are closed now.
+    // A thread that handles the signal late does no harm: these rules are closed now.
     RULESET.store(-1, Ordering::SeqCst);
     let result = |error: &AtomicI32| match (error.load(Ordering::SeqCst), &others) {
         (0, Ok(())) => Ok(()),
@@ -61,12 +61,12 @@ pub(super) fn confine_all(ruleset: Option<&OwnedFd>, kept: u64) -> Confined {
 
 /// Confines the calling thread. Runs in a signal handler: it makes system calls, and takes no lock and no memory.
 fn confine_this() {
-    // SAFETY: it sets a flag of the thread, and touches no memory.
+    // SAFETY: the call sets a flag of the thread, and touches no memory.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         PRIVILEGES.store(errno(), Ordering::SeqCst);
     }
     let ruleset = RULESET.load(Ordering::SeqCst);
-    // SAFETY: it touches no memory. The owner of the descriptor waits for this thread's answer; if it has given up, the
+    // SAFETY: the call touches no memory. The owner of the descriptor waits for this thread's answer; if it has given up, the
     // number may be that of another file, which is no ruleset and gives an error.
     if ruleset >= 0 && unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) } != 0 {
         FILES.store(errno(), Ordering::SeqCst);
@@ -77,7 +77,7 @@ fn confine_this() {
 }
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // SAFETY: the pointer is to a variable of this thread. What the signal interrupts may be about to read it.
+    // SAFETY: the pointer is to a variable of this thread. The interrupted code may be about to read it.
     let saved = unsafe { *libc::__errno_location() };
     confine_this();
     ANSWERED.store(this_thread(), Ordering::SeqCst);
@@ -85,7 +85,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     unsafe { *libc::__errno_location() = saved };
 }
 
-/// A real-time signal that nobody else uses: the C library has the first ones.
+/// A real-time signal that no other code uses: the C library has the first ones.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 2
 }
@@ -96,13 +96,13 @@ fn confine_others() -> io::Result<()> {
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // System calls that the signal interrupts are restarted, as far as the kernel can.
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler makes only system calls and uses atomic variables; it lasts as long as the process, and the
-    // signal keeps it, so that one that comes late is handled, too.
+    // SAFETY: the handler makes only system calls and uses atomic variables; it lasts as long as the process, and stays the
+    // handler of the signal, so that a late signal is handled, too.
     if unsafe { libc::sigaction(signal(), &raw const action, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut confined = HashSet::from([this_thread()]);
-    // Until no thread is found that was started meanwhile by one that was not confined yet.
+    // Until no thread is found that was started meanwhile by a thread that was not confined yet.
     loop {
         let found: Vec<_> = running()?.filter(|thread| !confined.contains(thread)).collect();
         if found.is_empty() {
@@ -138,10 +138,10 @@ fn confine(thread: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a signal, or none (0) to see whether the thread runs. ESRCH: it has ended.
+/// Sends a signal, or 0 to see whether the thread runs. ESRCH if the thread has ended.
 fn send(thread: i32, signal: libc::c_int) -> Result<(), i32> {
     let process = nix::unistd::getpid().as_raw();
-    // SAFETY: it sends a signal that has a handler, or none (0), to a thread of this process.
+    // SAFETY: the call sends a signal that has a handler, or no signal (0), to a thread of this process.
     match unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) } {
         0 => Ok(()),
         _ => Err(errno()),
@@ -153,8 +153,8 @@ fn running() -> io::Result<impl Iterator<Item = i32>> {
     Ok(tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()))
 }
 
-/// Threads that the kernel has made for a ring take no signals. They do what is asked of them with the rights of who
-/// asks.
+/// Threads that the kernel has made for a ring take no signals. They handle requests with the rights of the thread that makes
+/// them.
 fn is_of_the_kernel(thread: i32) -> bool {
     let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
     name.is_ok_and(|name| name.starts_with("iou-"))

@@ -33,7 +33,7 @@ impl Beneath {
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
-    /// As [`Beneath::open`], only to reach what is in it: this user, or a confined process, need not be allowed to list it.
+    /// As [`Beneath::open`], only to reach its entries: this user, or a confined process, need not be allowed to list it.
     ///
     /// # Errors
     /// As of [`Beneath::open`].
@@ -42,7 +42,7 @@ impl Beneath {
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a directory below it.
+    /// Opens a directory below this one.
     ///
     /// # Errors
     /// It does not exist, or a symbolic link is on the way.
@@ -50,7 +50,7 @@ impl Beneath {
         self.open_below(path, OFlag::O_RDONLY)
     }
 
-    /// As [`Beneath::directory`], only to reach what is in it: this user need not be allowed to list it.
+    /// As [`Beneath::directory`], only to reach its entries: this user need not be allowed to list it.
     ///
     /// # Errors
     /// As of [`Beneath::directory`].
@@ -97,7 +97,7 @@ impl Beneath {
         Ok(found.is_some_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFLNK))
     }
 
-    /// Opens a directory below it, and makes it and those on the way if they are missing.
+    /// Opens a directory below this one, and makes it and the directories on the way if they are missing.
     ///
     /// # Errors
     /// As [`Beneath::directory`]; or it cannot be made.
@@ -125,7 +125,7 @@ impl Beneath {
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
-    /// The names of its entries.
+    /// The names of the directory's entries.
     ///
     /// # Errors
     /// It cannot be read.
@@ -142,7 +142,7 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Opens a regular file in it for reading, and for writing if it `may_write`.
+    /// Opens a regular file in the directory for reading, and for writing if it `may_write`.
     ///
     /// # Errors
     /// It cannot be opened, or is no regular file, such as a symbolic link.
@@ -184,7 +184,7 @@ impl Beneath {
         Ok(linkat(&of.0, first, &self.0, name, AtFlags::empty())?)
     }
 
-    /// Renames an entry. One that has the new name already is replaced if `replaces`.
+    /// Renames an entry. If `replaces`, an entry that has the new name already is replaced.
     ///
     /// # Errors
     /// An entry has the new name already, or this one cannot be renamed.
@@ -211,7 +211,7 @@ impl Beneath {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// The attributes of an entry; a symbolic link is not followed. `None`: there is no such entry.
+    /// The attributes of an entry; a symbolic link is not followed. `None` if there is no such entry.
     ///
     /// # Errors
     /// Its attributes cannot be read.
@@ -223,7 +223,7 @@ impl Beneath {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// It is no link, or cannot be read.
@@ -231,7 +231,7 @@ impl Beneath {
         Ok(readlinkat(&self.0, name)?)
     }
 
-    /// As [`set`], of the directory itself.
+    /// As [`set`], for the directory itself.
     ///
     /// # Errors
     /// As of [`set`].
@@ -246,7 +246,7 @@ impl AsFd for Beneath {
     }
 }
 
-/// Sets permissions and time of an open file. `false`: the file system does not keep these permissions, as vfat.
+/// Sets permissions and time of an open file. `false` if the file system does not keep these permissions, as vfat.
 ///
 /// # Errors
 /// They cannot be set.
@@ -266,7 +266,7 @@ pub fn set(file: impl AsFd, mode: Option<u16>, modified: Modified) -> io::Result
 /// Closes a file, and reports an error that shows only then, as on NFS.
 ///
 /// # Errors
-/// The file system could not store what was written.
+/// The file system could not store the written bytes.
 pub fn close(file: File) -> io::Result<()> {
     Ok(nix::unistd::close(file)?)
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const USUAL_ALIGNMENT_BYTES: u64 = 4096;
 /// Reads through the page cache and drops the pages afterwards (Linux 6.14).
 const RWF_DONTCACHE: i32 = 0x80;
-/// No more reads of a file than this are under way at a time.
+/// The most reads of a file that are under way at a time.
 const MOST_UNDER_WAY: usize = 4096;
 
 /// How samples are read.
@@ -38,7 +38,7 @@ pub struct Access {
     buffered: Option<File>,
     alignment_bytes: u64,
     is_cache_used: bool,
-    /// The file system refuses to read without caching.
+    /// How often the file system has refused to read without caching.
     refusals: AtomicUsize,
 }
 
@@ -98,13 +98,13 @@ impl Access {
         self.buffered.is_some() && self.refusals.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes note that a read with the flags of [`Access::descriptor`] was refused. Tells whether another attempt, which has
-    /// other flags, makes sense.
+    /// Notes that a read with the flags of [`Access::descriptor`] was refused. Returns whether another attempt, which has other
+    /// flags, makes sense.
     pub(super) fn was_refused(&self, error: &io::Error) -> bool {
         // ENOSYS: no call with flags at all, as under some sandboxes and emulators.
         let unknown =
             matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS));
-        // The first refusal changes the flags; what was under way then has the old ones, and is refused, too.
+        // The first refusal changes the flags; reads that were under way then have the old flags, and are refused, too.
         unknown
             && self.direct.is_none()
             && self.buffered.is_some()
@@ -151,7 +151,7 @@ fn reopen(file: &File, flags: i32) -> io::Result<File> {
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Opens the file past the page cache, and reads a little to try that. Returns the alignment that works, too.
+/// Opens the file past the page cache, and tries that with a small read. Returns the alignment that works, too.
 fn open_directly(file: &File) -> io::Result<(File, u64)> {
     let direct = reopen(file, libc::O_DIRECT)?;
     let mut buffer = Buffer::with_capacity(USUAL_ALIGNMENT_BYTES as usize)?;

@@ -68,7 +68,7 @@ impl Held {
     }
 }
 
-/// Why a read did not give the bytes.
+/// The reason why a read did not give the bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The bytes are not in memory, and the caller did not allow a wait.
@@ -138,7 +138,7 @@ impl File {
         })
     }
 
-    /// It stays open: that its name is removed is no change.
+    /// Lets the file have no name: it stays open, and the removal of its name is no change.
     #[must_use]
     pub fn nameless(self) -> Self {
         Self { is_nameless: true, ..self }
@@ -201,7 +201,7 @@ impl File {
         self.handles().map(|handles| Held { handles: handles.into_owned(), _also: Kept::Nothing })
     }
 
-    /// Takes note that a read was refused for its flags. Tells whether another attempt makes sense.
+    /// Notes that a read was refused for its flags; returns whether another attempt makes sense.
     pub fn was_refused(&self, error: &io::Error) -> bool {
         self.handles().is_ok_and(|handles| handles.access.was_refused(error))
     }
@@ -209,7 +209,7 @@ impl File {
     /// Chooses how samples are read from now on.
     ///
     /// # Errors
-    /// [`Io::Direct`], and the file system cannot read past the page cache.
+    /// `io` is [`Io::Direct`], and the file system cannot read past the page cache.
     pub fn set_io(&mut self, io: Io) -> io::Result<()> {
         let Holding::Open(handles) = &self.holding else { return Ok(()) };
         let file = handles.file.try_clone()?;
@@ -251,7 +251,7 @@ impl File {
         FileVersion { device, inode, size_bytes: self.size, modified: self.modified }
     }
 
-    /// When it was last modified, as of its opening.
+    /// When the file was last modified, as of its opening.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
         let (seconds, nanos) = self.modified;
@@ -262,9 +262,8 @@ impl File {
         }
     }
 
-    /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, waiting for the disk if need
-    /// be, and only then makes sure that the file was still the same: what was read is either of the file
-    /// that was opened or not given out.
+    /// Fills at least the first `needed` bytes of `buf` from `offset_bytes`, waiting for the disk if need be, and only then
+    /// makes sure that the file was still the same: the bytes are either of the file that was opened, or not given out.
     ///
     /// Past the page cache if that is how samples are read: then `offset_bytes` and the length of `buf`
     /// are multiples of [`File::alignment_bytes`], and may reach behind the file's end.
@@ -299,10 +298,10 @@ impl File {
         self.check_unchanged()
     }
 
-    /// Fills `buf` from what the page cache holds.
+    /// Fills `buf` from the page cache.
     ///
     /// # Errors
-    /// See [`ReadError`]; `WouldBlock` if it does not hold everything.
+    /// See [`ReadError`]; `WouldBlock` if the page cache does not hold all bytes.
     pub fn read_cached(&self, buf: &mut [u8], offset_bytes: u64) -> Result<(), ReadError> {
         if !self.may_use_cache {
             return Err(ReadError::WouldBlock);
@@ -366,7 +365,7 @@ impl File {
     }
 }
 
-/// What is open of a file: lent, or a share of its own.
+/// The open descriptors of a file: lent, or a share of its own.
 enum Cow<'a> {
     Lent(&'a Arc<Handles>),
     Own(Arc<Handles>),
@@ -426,7 +425,7 @@ impl Source for File {
     }
 }
 
-/// Why a file of a pool cannot be opened, or is another one.
+/// The error for a file of a pool that cannot be opened, or is another file.
 fn of_pooled(error: io::Error) -> ReadError {
     match error.kind() {
         io::ErrorKind::NotFound => ReadError::Changed(Change::Replaced),

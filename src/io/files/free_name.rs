@@ -19,7 +19,7 @@ pub fn rename_to_free(directory: impl AsFd, from: &Path, to: &Path) -> io::Resul
     let directory = directory.as_fd();
     for way in [rename as Way, link] {
         match way(directory, from, to) {
-            // Kernels, file systems (NFS; vfat; many of FUSE) and sandboxes each lack another one.
+            // Kernels, file systems (NFS; vfat; many of FUSE) and sandboxes each lack another way.
             Err(error) if is_lacking(&error) => {}
             done => return done,
         }
@@ -44,7 +44,7 @@ fn link(directory: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file, which others may see for a moment, and replaces that.
+/// Makes an empty file, which other processes may see for a moment, and replaces that file.
 fn claim(directory: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let claimed = openat(directory, to, flags, Mode::from_bits_truncate(0o600))?;

@@ -1,9 +1,8 @@
 //! A part of a file mapped into memory, safe against a file that is truncated under it.
 //!
-//! Touching a page beyond the end of a truncated file raises SIGBUS. The handler here looks whether the
-//! address lies in one of our mappings; if so it puts zeros over the rest of that mapping and marks it
-//! damaged, and the access goes on. Whoever reads looks at the mark afterwards. (systemd's journal reader
-//! does the same.) A SIGBUS from anywhere else kills the process as ever.
+//! Touching a page beyond the end of a truncated file raises SIGBUS. The handler here looks whether the address lies in one of
+//! our mappings; if so it puts zeros over the rest of that mapping and marks it damaged, and the access goes on. Readers look
+//! at the mark afterwards. (systemd's journal reader does the same.) A SIGBUS from anywhere else kills the process as ever.
 
 use crate::format::Table;
 use crate::io::memory::{page_bytes, page_start};
@@ -12,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 use std::{fs, io};
 
-/// How many mappings can be guarded at a time; who gets no place reads into memory instead.
+/// The most mappings that are guarded at a time; a reader that gets no place reads into memory instead.
 const GUARDS: usize = 1024;
 
-/// What the signal handler may look at: atomics only.
+/// The place of a mapping, which the signal handler may look at: atomics only.
 struct Guard {
-    /// 0: this place is free.
+    /// 0 if this place is free.
     start: AtomicUsize,
     length: AtomicUsize,
     damaged: AtomicPtr<AtomicBool>,
@@ -31,7 +30,7 @@ static GUARDED: [Guard; GUARDS] = [const {
     }
 }; GUARDS];
 
-/// Serialises those who take and free places; the handler never takes it.
+/// Serialises threads that take and free places; the handler never takes this lock.
 static PLACES: Mutex<()> = Mutex::new(());
 
 /// A guarded read-only mapping.
@@ -45,10 +44,10 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `length_bytes` from `offset_bytes`. `None`: no place to guard it.
+    /// Maps `length_bytes` from `offset_bytes`. `None` if there is no place to guard the mapping.
     ///
     /// # Errors
-    /// The operating system refuses.
+    /// The operating system refuses the mapping.
     pub fn new(file: &fs::File, offset_bytes: u64, length_bytes: u64) -> io::Result<Option<Self>> {
         install_handler();
         let length = usize::try_from(length_bytes).map_err(io::Error::other)?;
@@ -117,7 +116,7 @@ impl Drop for Mapping {
 fn install_handler() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // The handler may not ask for it.
+        // The handler may not ask the system for the size of a page.
         let _ = page_bytes();
         // SAFETY: an all-zero sigaction is valid; the fields that matter are set below.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -165,7 +164,7 @@ extern "C" fn on_sigbus(
             return;
         }
     }
-    // Not ours: let it happen again without a handler.
+    // The address is not ours: lets the access fault again, without a handler.
     // SAFETY: resetting a signal to its default action is always allowed, also in a handler.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }

@@ -18,12 +18,12 @@ pub(super) struct Handles {
     pub(super) access: Access,
 }
 
-/// Files that share descriptors. What was opened first is closed first.
+/// Files that share descriptors. The file that was opened first is closed first.
 #[derive(Debug)]
 pub struct Pool {
     capacity: usize,
     open: Mutex<VecDeque<Arc<Slot>>>,
-    /// Directories stay open: a path may lead into the mount itself, once that is there.
+    /// Directories stay open: a path may lead into the mount itself, once the dataset is mounted.
     directories: Mutex<HashMap<PathBuf, Arc<OwnedFd>>>,
 }
 
@@ -86,7 +86,7 @@ impl Pooled {
         Ok(Self { pool: Arc::clone(pool), directory, name, io, slot })
     }
 
-    /// The file's open descriptors. It is opened again if need be; `check` refuses another file of its name.
+    /// The file's open descriptors. The file is opened again if need be; `check` refuses another file of its name.
     pub(super) fn handles(
         &self,
         check: impl FnOnce(&fs::File) -> io::Result<()>,

@@ -10,18 +10,18 @@ use std::path::Path;
 /// Whether and how a file can be read with O_DIRECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direct {
-    /// It can. Addresses in memory, and offsets and lengths in the file, must be multiples of so many bytes.
+    /// The file can be read so. Addresses in memory, and offsets and lengths in the file, must be multiples of these.
     Works {
-        /// For addresses.
+        /// The multiple for addresses.
         memory_bytes: u32,
-        /// For offsets and lengths.
+        /// The multiple for offsets and lengths.
         offset_bytes: u32,
     },
-    /// Its file system does not support that.
+    /// Its file system does not support O_DIRECT.
     Refused,
 }
 
-/// Asks the kernel for the alignment; where the kernel does not know, tries some.
+/// Asks the kernel for the alignment; where the kernel does not know it, tries some.
 ///
 /// # Errors
 /// The file cannot be opened or read at all.

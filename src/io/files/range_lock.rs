@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// Locks a range exclusively through a file that is open for writing. `false`: another opening of the file has locked
-/// some of it.
+/// Locks a range exclusively through a file that is open for writing. `false` if another opening of the file has locked some of
+/// the range.
 ///
 /// # Errors
 /// The file system has no locks, or no memory is left for them.
@@ -24,8 +24,8 @@ fn set(file: &File, range: &Range<u64>, kind: libc::c_int) -> io::Result<bool> {
     }
 }
 
-/// Locks a range of a file that is open for reading, as others may at the same time. A lock of the same opening becomes this
-/// one. `false`: another opening of the file has locked some of it exclusively.
+/// Locks a range of a file that is open for reading, as other openings may at the same time. A lock of the same opening becomes
+/// this one. `false` if another opening of the file has locked some of the range exclusively.
 ///
 /// # Errors
 /// As for [`try_lock_range`].

@@ -1,10 +1,10 @@
-//! What an error of a read means for the sample that was read. Imports faults of `format`.
+//! The fault of a sample whose read has failed. Imports faults of `format`.
 
 use super::file::ReadError;
 use crate::format::Fault;
 
 impl ReadError {
-    /// Why the sample cannot be given out.
+    /// The reason why the sample cannot be given out.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {

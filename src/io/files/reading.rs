@@ -23,11 +23,11 @@ struct Stripe([AtomicU64; 2]);
 
 static COUNTS: [Stripe; STRIPES] =
     [const { Stripe([AtomicU64::new(0), AtomicU64::new(0)]) }; STRIPES];
-/// New reads count in the counter of the current phase, so that those of the phase before come to an end.
+/// New reads count in the counter of the current phase, so that the reads of the phase before come to an end.
 static PHASE: AtomicUsize = AtomicUsize::new(0);
 static WAITER: Mutex<()> = Mutex::new(());
 
-/// A read that is under way, until this is dropped.
+/// A read that is under way until the value is dropped.
 pub struct Reading(&'static AtomicU64);
 
 impl Reading {
@@ -35,7 +35,8 @@ impl Reading {
     #[must_use]
     pub fn begin() -> Self {
         let count = &COUNTS[stripe()].0[PHASE.load(Ordering::Relaxed) & 1];
-        // With the exchange in `is_idle`: a read that it has not seen sees what was marked absent before it.
+        // Pairs with the exchange in `is_idle`: a read that the exchange has not seen sees the bytes that were marked absent
+        // before.
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
@@ -88,9 +89,9 @@ fn stripe() -> usize {
     })
 }
 
-/// What is kept alive as long as a read of a file is under way.
+/// A value that is kept alive as long as a read of a file is under way.
 pub enum Kept {
-    /// Nothing.
+    /// No value.
     Nothing,
     /// The count of the read.
     Reading(Reading),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The same number on every architecture; the libc crate does not know it yet.
+/// The number of cachestat(2), the same on every architecture; the libc crate does not know it yet.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`: offset, length.
@@ -67,7 +67,7 @@ impl Residency {
         self.is_mostly_cached.load(Ordering::Relaxed)
     }
 
-    /// A read did not find its bytes in the page cache.
+    /// Notes that a read did not find its bytes in the page cache.
     pub(super) fn missed(&self) {
         self.is_mostly_cached.store(false, Ordering::Relaxed);
         self.reads.store(1, Ordering::Relaxed);

@@ -8,9 +8,9 @@ use std::path::Path;
 /// The space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
+    /// The whole space.
     pub total_bytes: u64,
-    /// What a user other than root may still write.
+    /// The space that a user other than root may still fill.
     pub available_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where this user's programs keep what can be made again, and what they remember. Imports nothing of ours.
+//! The directories in which this user's programs keep files that can be made again, and their state. Imports nothing of ours.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub fn user_cache_directory() -> Option<PathBuf> {
     cache.map(|cache| cache.join("ffrfs"))
 }
 
-/// Where the cache of this user is, unless an option names a directory: `/var/cache/ffrfs` for root, else
+/// The cache directory of this user, unless an option names another one: `/var/cache/ffrfs` for root, else
 /// [`user_cache_directory`].
 #[must_use]
 pub fn cache_directory() -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! What tells the file that was opened from another one, and from itself after a change. Imports nothing of ours.
+//! The version of a file, which tells it from another file, and from itself after a change. Imports nothing of ours.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,25 +10,25 @@ pub struct FileVersion {
     pub device: u64,
     /// Its inode on that device.
     pub inode: u64,
-    /// Its length.
+    /// The length of the file.
     pub size_bytes: u64,
-    /// When it was modified: seconds since 1970, and nanoseconds.
+    /// When the file was modified: seconds since 1970, and nanoseconds.
     pub modified: (i64, i64),
 }
 
 /// How a file has changed since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Change {
-    /// It is shorter.
+    /// The file is shorter.
     #[error("truncated")]
     Truncated,
-    /// It is longer, or was modified later.
+    /// The file is longer, or was modified later.
     #[error("rewritten")]
     Rewritten,
-    /// It has no name any more, but its bytes are as they were.
+    /// The file has no name any more, but its bytes are as they were.
     #[error("replaced or deleted")]
     Unlinked,
-    /// Its path leads to another file or to none. It is not open, so that its bytes may be others.
+    /// The file's path leads to another file or to none. The file is not open, so that its bytes may have changed.
     #[error("replaced or deleted")]
     Replaced,
 }
@@ -41,7 +41,7 @@ impl Change {
     }
 }
 
-/// What tells whether a file is the one that was opened.
+/// The attributes that tell whether a file is the one that was opened.
 pub(super) struct Status {
     pub(super) identity: (u64, u64),
     pub(super) size: u64,

@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// So many links the kernel follows.
+/// The most links that the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Looks whether this user may write a file, or make it where there is none.
+/// Looks whether this user may write a file, or make it if it does not exist.
 ///
 /// # Errors
-/// As opening it to write would fail.
+/// As for opening the file to write.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
@@ -22,7 +22,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a file is made: where a link at its path leads to.
+/// The path at which a file is made: the path that a link at `path` leads to.
 fn led_to(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..=MOST_LINKS {
@@ -32,10 +32,10 @@ fn led_to(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Looks whether this user may make a file where there is none.
+/// Looks whether this user may make a file that does not exist.
 ///
 /// # Errors
-/// As making it would fail.
+/// As for making the file.
 pub fn check_makeable(path: &Path) -> io::Result<()> {
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));

@@ -10,10 +10,10 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Capacities are multiples of what reads past the page cache may have to be multiples of.
+/// Capacities are multiples of this, as reads past the page cache may have to be.
 const GRANULE_BYTES: usize = 4096;
 
-/// Page-aligned memory. New memory is zero; what is used again holds what was last written there.
+/// Page-aligned memory. New memory is zero; memory that is used again holds the bytes that were last written there.
 ///
 /// Mapped, not allocated: freed memory goes back to the system at once, whichever thread frees it.
 pub struct Buffer(Memory);
@@ -21,9 +21,9 @@ pub struct Buffer(Memory);
 enum Memory {
     None,
     Own(MmapMut),
-    /// Of a huge page; given back when it is dropped.
+    /// A piece of a huge page; given back when it is dropped.
     Piece(Piece),
-    /// Lent by an owner ([`Buffer::lend`]), who cannot reach it as long as this lives.
+    /// Memory lent by an owner ([`Buffer::lend`]), which cannot reach it as long as the loan lives.
     Loan {
         start: NonNull<u8>,
         capacity: usize,
@@ -31,9 +31,9 @@ enum Memory {
     },
 }
 
-// SAFETY: a loan's memory can be reached through this buffer alone: `lend` has made sure that nobody else
-// has a loan, and `Arc::get_mut` refuses the owner as long as the loan lives. So moving the buffer to
-// another thread moves the only access. The other variants are `Send` by themselves.
+// SAFETY: a loan's memory can be reached through this buffer alone: `lend` has made sure that there is no other loan, and
+// `Arc::get_mut` refuses the owner as long as the loan lives. So moving the buffer to another thread moves the only access. The
+// other variants are `Send` by themselves.
 unsafe impl Send for Buffer {}
 // SAFETY: a shared buffer only hands out shared slices (`as_slice` takes `&self`).
 unsafe impl Sync for Buffer {}
@@ -59,8 +59,8 @@ impl Buffer {
         Ok(Self(Memory::Own(memory)))
     }
 
-    /// Lends the memory of `owner` out as a buffer, unless somebody has it already. As long as the loan
-    /// lives, `Arc::get_mut` refuses the owner, and must be what its holder reads and writes through.
+    /// Lends the memory of `owner` out as a buffer, unless it is lent already. As long as the loan lives, `Arc::get_mut`
+    /// refuses the owner; its holder must read and write the owner only through `Arc::get_mut`.
     #[must_use]
     pub fn lend(owner: &mut Arc<Buffer>) -> Option<Self> {
         let memory = Arc::get_mut(owner)?.as_mut_slice();
@@ -75,7 +75,7 @@ impl Buffer {
         matches!(self.0, Memory::Loan { .. })
     }
 
-    /// How many bytes it holds.
+    /// The number of bytes that the buffer holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.as_slice().len()
@@ -115,7 +115,7 @@ impl Buffer {
         }
     }
 
-    /// All of its memory.
+    /// All memory of the buffer.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
@@ -130,7 +130,7 @@ impl Buffer {
         }
     }
 
-    /// All of its memory, to write to.
+    /// All memory of the buffer, to write to.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Memory::None => &mut [],
@@ -175,7 +175,7 @@ impl BufferPool {
         Ok(buffer)
     }
 
-    /// A buffer of any size, perhaps an empty one: what this thread has used last.
+    /// A buffer of any size, perhaps an empty one: the buffer that this thread has used last, if there is one.
     #[must_use]
     pub fn take_any(&self) -> Buffer {
         let buffer = LAST.replace(Buffer::empty());

@@ -1,20 +1,20 @@
-//! The memory of a process that only waits: it holds little, and that little stays in memory. Imports `page`.
+//! The memory of a process that only waits: it holds little memory, which stays present. Imports `page`.
 
 use super::page::page_bytes;
 use std::io;
 use std::ops::Range;
 
-/// More than this is not locked: somebody else's memory would be short.
+/// The most bytes that are locked: with more, other programs would lack memory.
 const MAX_LOCKED_BYTES: usize = 2 << 20;
-/// So much that is not in memory, between two parts that are, is locked with them: it is likely to be used.
+/// The longest gap between two parts in memory that is locked with them: it is likely to be used.
 const MAX_GAP_BYTES: usize = 16 << 10;
 
-/// Gives back what the program has used to start, and keeps what it writes to in memory, if it may: when memory is short
-/// it must go on. What it runs through is read again from its file when it is needed.
+/// Gives back the memory that the program has used to start, and locks the memory that it writes to, if it may: when memory is
+/// short it must go on. Its instructions are read again from their file when they are needed.
 pub fn shrink_and_lock() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: it takes a number; what it gives back is free, under the allocator's own lock.
+        // SAFETY: the call takes a number; it gives back only free memory, under the allocator's own lock.
         unsafe { libc::malloc_trim(0) };
     }
     let Ok(maps) = std::fs::read("/proc/self/maps") else { return };
@@ -22,7 +22,7 @@ pub fn shrink_and_lock() {
     for area in areas.iter().filter(|area| area.is_program) {
         area.forget();
     }
-    // What the heap has given back stays a part of it, and would count as locked.
+    // Memory that the heap has given back stays a part of its area, and would count as locked.
     let used: Vec<Area> =
         areas.iter().filter(|area| area.is_written).flat_map(Area::in_memory).collect();
     let bytes: usize = used.iter().map(|area| area.bytes).sum();
@@ -41,9 +41,9 @@ pub fn shrink_and_lock() {
 struct Area {
     start: usize,
     bytes: usize,
-    /// Instructions of a file.
+    /// Whether the area has instructions of a file.
     is_program: bool,
-    /// The process may write to it, and nobody else does.
+    /// Whether the process may write to the area, and no other process does.
     is_written: bool,
 }
 
@@ -68,11 +68,11 @@ impl Area {
         }
     }
 
-    /// The parts of this area that are in memory; all of it if that cannot be known.
+    /// The parts of this area that are in memory; all of it if they cannot be known.
     fn in_memory(&self) -> Vec<Self> {
         let page = page_bytes();
         let mut present = vec![0_u8; self.bytes.div_ceil(page)];
-        // SAFETY: it reads nothing of the area, and writes a byte for each page of it to the vector, which has as many.
+        // SAFETY: the call reads nothing of the area, and writes a byte for each page of it to the vector, which has as many.
         let known = unsafe {
             libc::mincore(self.start as *mut libc::c_void, self.bytes, present.as_mut_ptr())
         };
@@ -89,7 +89,7 @@ impl Area {
     }
 
     fn lock(&self) -> io::Result<()> {
-        // SAFETY: it changes nothing in memory.
+        // SAFETY: the call changes nothing in memory.
         let done = unsafe {
             libc::mlock2(self.start as *const libc::c_void, self.bytes, libc::MLOCK_ONFAULT)
         };

@@ -1,5 +1,5 @@
-//! The heap of the C library. Where the address space is limited (`ulimit -v`), large buffers leave some of it to the heap,
-//! since they can do without, and a small allocation that fails ends the process without a word.
+//! The heap of the C library. Where the address space is limited (`ulimit -v`), large buffers leave some of it to the heap:
+//! they can do without it, while a small allocation that fails ends the process without a word.
 
 use memmap2::MmapMut;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -10,19 +10,19 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What buffers and threads leave free: the stack of a thread, and what the heap grows by, several times.
+/// The bytes that buffers and threads leave free: a thread's stack, and several steps by which the heap grows.
 const HEADROOM_BYTES: usize = 8 << 20;
-/// What must be left, once a mount is made, for buffers of its reads and for samples that are kept.
+/// The bytes that must be left, once a mount is made, for buffers of its reads and for samples that are kept.
 const BUFFERS_BYTES: usize = 24 << 20;
 
-/// Has large memory that is freed go back to the system at once, whichever thread frees it: what decoders use for a
-/// moment would else stay with each thread that has ever decoded. Where address space is limited, all threads share one
-/// heap: 64 MiB are reserved for another.
+/// Has large memory go back to the system at once when it is freed, whichever thread frees it: else memory that decoders use
+/// for a moment would stay with each thread that has ever decoded. Where address space is limited, all threads share one heap,
+/// as another one would reserve 64 MiB.
 pub fn set_up() {
     #[cfg(target_env = "gnu")]
     {
         const LARGE_BYTES: i32 = 1 << 20;
-        // SAFETY: it sets a number in the allocator, under the allocator's own lock.
+        // SAFETY: the call sets a number in the allocator, under the allocator's own lock.
         unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
         if is_limited().unwrap_or(false) {
             // SAFETY: as above.
@@ -34,38 +34,38 @@ pub fn set_up() {
 /// Looks whether there is room for more than small allocations.
 ///
 /// # Errors
-/// There is not (ENOMEM).
+/// There is no such room (ENOMEM).
 pub fn check_headroom() -> io::Result<()> {
     check(HEADROOM_BYTES)
 }
 
-/// Looks whether a mount whose threads have been started has room for what it reads.
+/// Looks whether a mount whose threads have been started has room for its reads.
 ///
 /// # Errors
-/// It has not (ENOMEM).
+/// There is no such room (ENOMEM).
 pub fn check_room_to_read() -> io::Result<()> {
     check(HEADROOM_BYTES + BUFFERS_BYTES)
 }
 
-/// As [`check_room_to_read`], of a mount that will also take so many bytes.
+/// As [`check_room_to_read`], for a mount that will also take this many bytes.
 ///
 /// # Errors
-/// It would not have (ENOMEM).
+/// There would be no such room (ENOMEM).
 pub fn check_room_beside(bytes: usize) -> io::Result<()> {
     check(bytes.saturating_add(HEADROOM_BYTES + BUFFERS_BYTES))
 }
 
-/// No larger allocation waits for memory.
+/// The largest allocation that waits for memory.
 const SMALL_BYTES: usize = 64 << 10;
-/// How long one waits, and from one attempt to the next: others give memory back within milliseconds.
+/// How long an allocation waits, and the pause between two attempts: other threads give memory back within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The heap of the C library. A small allocation for which there is no memory waits for some: it would end the process.
+/// The heap of the C library. A small allocation without memory waits for some, as its failure would end the process.
 pub struct Heap;
 
-// SAFETY: each call goes to `System` with the arguments that it came with, once or until it does not fail; what that
-// guarantees holds of what is given on.
+// SAFETY: each call goes to `System` with its own arguments, once or until it does not fail; the guarantees of `System` hold
+// for the results, which are passed on unchanged.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of `System`.
@@ -110,10 +110,10 @@ fn wait_for(allocate: impl Fn() -> *mut u8) -> *mut u8 {
     }
 }
 
-/// Where it is said that the process ends for lack of memory, when nothing can be logged any more; else on standard error.
+/// The file for the message that the process ends for lack of memory, when nothing can be logged any more; else standard error.
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
-/// Has it said in this file if the process ends for lack of memory, in place of the file before.
+/// Has this file get the message if the process ends for lack of memory, in place of the file before.
 ///
 /// # Errors
 /// There is no descriptor left.
@@ -122,7 +122,7 @@ pub fn say_the_end_in(log: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing here allocates.
+/// Writes that the process ends. Allocates nothing.
 fn say_the_end() {
     const WORDS: &[u8] =
         b"ffrfs: this process ends: there is no memory for a small allocation (ulimit -v)\n";
@@ -143,7 +143,7 @@ fn check(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process may only have so much address space.
+/// Whether the address space of this process is limited.
 ///
 /// # Errors
 /// The limit cannot be read.
@@ -151,7 +151,7 @@ pub fn is_limited() -> io::Result<bool> {
     limit_bytes().map(|limit| limit.is_some())
 }
 
-/// The address space that this process may have (`ulimit -v`); `None`: there is no limit.
+/// The address space that this process may have (`ulimit -v`); `None` if there is no limit.
 ///
 /// # Errors
 /// The limit cannot be read.

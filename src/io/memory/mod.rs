@@ -1,4 +1,4 @@
-//! Memory: page-aligned buffers from slabs of their own, the allocator, and how much of it all this process has.
+//! Memory: page-aligned buffers from slabs of their own, the allocator, and the footprint of a process that waits.
 
 mod buffer;
 pub mod footprint;

@@ -3,13 +3,13 @@
 use nix::unistd::{SysconfVar, sysconf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What every kernel that does not say has.
+/// The size of a page if the kernel does not tell it.
 const USUAL_BYTES: usize = 4096;
 
-/// 0 until it was asked for.
+/// The size of a page; 0 until it was asked for.
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of a page. Once it has been called, it is no more than a load, and may be called in a signal handler.
+/// Returns the bytes of a page. After the first call this is no more than a load, and may be done in a signal handler.
 #[must_use]
 pub fn page_bytes() -> usize {
     match PAGE_BYTES.load(Ordering::Relaxed) {
@@ -24,7 +24,7 @@ pub fn page_bytes() -> usize {
     }
 }
 
-/// Where the page begins that an address lies in, if a page has `page_bytes`, a power of two.
+/// The address of the page that an address lies in, if a page has `page_bytes`, a power of two.
 pub(in crate::io) fn page_start(address: usize, page_bytes: usize) -> usize {
     address & !(page_bytes - 1)
 }

@@ -1,10 +1,10 @@
 //! Memory for reads, in pieces of huge pages. A device that is given the bytes of one sample at thirty addresses takes much
 //! longer than with one address, most of all a virtual one; and a huge page costs one fault.
 //!
-//! What lies in a piece is not zero. Memory that is freed stays as long as no more is held than was in use during the last
-//! second or two, or twice what is in use: the system clears the pages that it gives, which takes longer than to fill them
-//! from a fast disk, and what is prefetched comes and goes in waves. The rest goes back when something is freed or
-//! [`give_back_idle`] is called; where only a part of a huge page went back, small ones come. Imports `heap` and `page`.
+//! The bytes of a new piece are not zero. Freed memory stays as long as no more is held than was in use during the last second
+//! or two, or than twice the memory in use: the system clears the pages that it gives, which takes longer than to fill them
+//! from a fast disk, and prefetched samples come and go in waves. The rest goes back when a piece is freed or
+//! [`give_back_idle`] is called; where only a part of a huge page went back, small pages come.
 
 use super::heap;
 use super::page::page_bytes;
@@ -16,15 +16,15 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A slab, which the system may make one page.
+/// The size of a slab, which the system may make one page.
 const SLAB_BYTES: usize = 2 << 20;
 /// Pieces are multiples of this: the slab's [`Bits`] have one for each.
 const GRANULE_BYTES: usize = SLAB_BYTES / Bits::BITS as usize;
-/// The sizes of pieces: less is few pages anyway, more is rare.
+/// The sizes of pieces: smaller buffers have few pages anyway, larger ones are rare.
 const SIZES: RangeInclusive<usize> = 64 << 10..=512 << 10;
-/// How many granules may be free and hold memory in any case.
+/// The number of granules that may be free and hold memory in any case.
 const IDLE: usize = 2 * Bits::BITS as usize;
-/// The most that was in use counts for so long, and for up to twice as long.
+/// How long the most granules in use count; up to twice as long.
 const HOLD: Duration = Duration::from_secs(1);
 /// The longest piece, in granules.
 const MOST_GRANULES: u32 = (*SIZES.end() / GRANULE_BYTES) as u32;
@@ -32,33 +32,33 @@ const MOST_GRANULES: u32 = (*SIZES.end() / GRANULE_BYTES) as u32;
 /// A set of a slab's granules.
 type Bits = u128;
 
-/// Those of this process.
+/// The slabs of this process.
 static SLABS: Slabs = Slabs::new();
 
 struct Slabs(Mutex<State>);
 
 struct State {
-    /// By address.
+    /// All slabs, by address.
     all: BTreeMap<usize, Slab>,
-    /// Those that have room, with the longest piece that they have room for, in granules: the tightest fit is found at once,
-    /// however many have only a rest.
+    /// All slabs with the longest piece that they have room for, in granules: the tightest fit is found at once, however many
+    /// slabs have only a rest.
     open: BTreeSet<(u32, usize)>,
-    /// Those of which no granule is used.
+    /// The slabs without a used granule.
     empty: BTreeSet<usize>,
-    /// The granules of all pieces.
+    /// The number of granules of all pieces.
     used: usize,
-    /// The granules that are free and hold memory.
+    /// The number of granules that are free and hold memory.
     idle: usize,
     peak: Peak,
 }
 
 /// The most granules that were used at a time.
 struct Peak {
-    /// When the time that is looked at began; `None`: nothing was used yet.
+    /// When the current period began; `None` if no granule was used yet.
     since: Option<Instant>,
-    /// The most since then.
+    /// The most granules since then.
     most: usize,
-    /// The most in the second before.
+    /// The most granules in the second before.
     before: usize,
 }
 
@@ -66,11 +66,11 @@ struct Slab {
     memory: Arc<MmapMut>,
     start: NonNull<u8>,
     used: Bits,
-    /// Those that are free and whose memory the system has.
+    /// The free granules whose memory the system has.
     given: Bits,
 }
 
-/// Some granules of a slab, nobody else's as long as this lives.
+/// Some granules of a slab, which are this piece's alone as long as it lives.
 pub(super) struct Piece {
     start: NonNull<u8>,
     granules: u32,
@@ -82,12 +82,12 @@ pub(super) struct Piece {
     slabs: &'static Slabs,
 }
 
-// SAFETY: the slab is mapped as long as pieces of it live (`memory`), and nobody reaches it but by its pieces; these do not
-// overlap, as their granules are marked as used. So a piece is the only access to its memory, whichever thread has it.
+// SAFETY: the slab is mapped as long as pieces of it live (`memory`), and is reached only by its pieces; these do not overlap,
+// as their granules are marked as used. So a piece is the only access to its memory, whichever thread has it.
 unsafe impl Send for Piece {}
 // SAFETY: a shared piece only hands out shared slices.
 unsafe impl Sync for Piece {}
-// SAFETY: the pointer is an address to compute those of pieces with; the mapping itself is `Send`.
+// SAFETY: the pointer is an address from which the addresses of pieces are computed; the mapping itself is `Send`.
 unsafe impl Send for Slab {}
 
 impl Slabs {
@@ -125,7 +125,7 @@ impl Slabs {
         Ok(piece)
     }
 
-    /// See the function of this name.
+    /// As the function `give_back_idle` below.
     fn give_back_idle(&'static self, now: Instant) -> bool {
         let mut state = self.lock();
         let mut excess = state.idle.saturating_sub(state.idle_limit(state.used, now));
@@ -150,7 +150,7 @@ impl Slabs {
 }
 
 impl Peak {
-    /// Takes note of how many granules are used.
+    /// Notes how many granules are used.
     fn note(&mut self, used: usize, now: Instant) {
         let elapsed = self.since.map_or(HOLD, |since| now.saturating_duration_since(since));
         if elapsed >= HOLD {
@@ -160,7 +160,7 @@ impl Peak {
         self.most = self.most.max(used);
     }
 
-    /// The most of late; 0 once nothing was taken for long.
+    /// The most granules that were used of late; 0 once no piece was taken for long.
     fn recent(&self, now: Instant) -> usize {
         match self.since.map(|since| now.saturating_duration_since(since)) {
             Some(age) if age < HOLD => self.most.max(self.before),
@@ -208,7 +208,7 @@ impl State {
         (idle != 0).then(|| (first, (idle >> first).trailing_ones()))
     }
 
-    /// Adds a slab; gives its address.
+    /// Adds a slab, and returns its address.
     fn add(&mut self, memory: MmapMut, start: NonNull<u8>) -> usize {
         let address = start.as_ptr() as usize;
         let slab = Slab { memory: Arc::new(memory), start, used: 0, given: 0 };
@@ -218,18 +218,18 @@ impl State {
         address
     }
 
-    /// How many granules may be idle while so many are used.
+    /// The number of granules that may be idle while `used` are used.
     fn idle_limit(&self, used: usize, now: Instant) -> usize {
         IDLE.max(used).max(self.peak.recent(now).saturating_sub(used))
     }
 
-    /// Whether too much memory is idle once so many more granules are, which are used now.
+    /// Whether too much memory is idle once `granules` that are used now are idle, too.
     fn has_enough(&self, granules: u32) -> bool {
         let granules = granules as usize;
         self.idle + granules > self.idle_limit(self.used - granules, Instant::now())
     }
 
-    /// Frees granules, whose memory the system `has`; gives the slab that is to be unmapped, if it is.
+    /// Frees granules; `has`: the system has their memory. Returns the slab that is to be unmapped, if there is one.
     fn free(&mut self, address: usize, mask: Bits, has: bool) -> Option<Slab> {
         let slab = self.all.get_mut(&address)?;
         self.open.remove(&(room(slab.used), address));
@@ -244,7 +244,7 @@ impl State {
         if is_empty {
             self.empty.insert(address);
         }
-        // A slab whose memory was given back in pieces is of small pages from then on.
+        // A slab whose memory was given back in pieces has small pages from then on.
         let address = match is_empty && was_given {
             true => address,
             false if self.has_enough(0) => *self.empty.first()?,
@@ -272,9 +272,9 @@ fn room(used: Bits) -> u32 {
     length
 }
 
-/// The first of so many free granules in a row.
+/// The first of `granules` free granules in a row.
 fn free_run(used: Bits, granules: u32) -> Option<u32> {
-    // A bit of `runs` says that so many granules are free from there on.
+    // A bit of `runs` says that `length` granules are free from there on.
     let (mut runs, mut length) = (!used, 1);
     while length < granules && runs != 0 {
         let step = length.min(granules - length);
@@ -297,17 +297,17 @@ pub(super) fn take(bytes: usize) -> io::Result<Option<Piece>> {
     SLABS.take(bytes.div_ceil(GRANULE_BYTES) as u32)
 }
 
-/// Gives back what has been held for nobody lately. Tells whether a call within a second or two may give back more: later,
-/// what is freed goes back at once.
+/// Gives back memory that was held without use lately. Returns whether a call within a second or two may give back more: later,
+/// freed memory goes back at once.
 pub fn give_back_idle() -> bool {
     SLABS.give_back_idle(Instant::now())
 }
 
-/// The memory of a slab, and where the slab begins in it.
+/// The memory of a slab, and the beginning of the slab in it.
 fn map() -> io::Result<(MmapMut, NonNull<u8>)> {
     let mut memory = MmapMut::map_anon(SLAB_BYTES)?;
     if memory.as_ptr().align_offset(SLAB_BYTES) != 0 {
-        // Linux before 6.7.
+        // Linux before 6.7 does not align it.
         memory = MmapMut::map_anon(2 * SLAB_BYTES)?;
     }
     // A system without huge pages has small ones.
@@ -323,7 +323,7 @@ impl Piece {
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the granules lie in the slab, which is mapped; see `Send` for who else reaches them.
+        // SAFETY: the granules lie in the slab, which is mapped; see `Send` for why no other piece reaches them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity()) }
     }
 
@@ -353,7 +353,7 @@ impl Drop for Piece {
         };
         let has = gives_back && self.give_back().is_ok();
         let unmapped = self.slabs.lock().free(self.slab, mask, has);
-        // Not with the lock held.
+        // Unmapped without the lock.
         drop(unmapped);
     }
 }

@@ -12,22 +12,22 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// The inode number of each control directory. The numbers of what a dataset has stay far below.
+/// The inode number of each control directory. The inode numbers of a dataset stay far below.
 pub const DIRECTORY_INODE: u64 = 1 << 62;
 
 /// The most bytes that are read of a control file: a child sends them behind an error number.
 const MOST_BYTES: u64 = MOST_MESSAGE_BYTES - 4;
 
-/// So often calls are made, for 2 s or longer: while one daemon takes over from another, both answer. The time that a call takes
-/// does not count, as it waits where nobody answers.
+/// How often calls are made, for 2 s or longer: while one daemon takes over from another, both answer. The time that a call
+/// takes does not count, as it waits where no daemon answers.
 const MOST_CALLS: usize = 400;
 /// The pause between two calls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// All bytes of a control file.
+/// Reads all bytes of a control file.
 ///
 /// # Errors
-/// As of [`open`]; EFBIG: it does not end where the largest one would.
+/// As for [`open`]; EFBIG if it is larger than any control file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     opened_anew(|| read_whole(&open(path)?, MOST_BYTES))
 }
@@ -44,13 +44,13 @@ fn read_whole(file: &File, most: u64) -> io::Result<Vec<u8>> {
 /// Opens a control file for reading, once (see [`opened_anew`]).
 ///
 /// # Errors
-/// As for any file; EINVAL: it is none; ENOTDIR: the mount has no control directory.
+/// As for any file; EINVAL if it is no regular file; ENOTDIR if the mount has no control directory.
 pub fn open(path: &Path) -> io::Result<File> {
     let (directory, name) = directory(path)?;
     open_in(&directory, name)
 }
 
-/// Opens a file without following a link, and without waiting for one who writes to a pipe.
+/// Opens a file without following a link, and without waiting for the writer of a pipe.
 fn open_in(directory: &File, name: &OsStr) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let file = File::from(fcntl::openat(directory, name, flags, Mode::empty())?);
@@ -63,7 +63,7 @@ fn open_in(directory: &File, name: &OsStr) -> io::Result<File> {
 /// The owner of a control file.
 ///
 /// # Errors
-/// As of [`open`].
+/// As for [`open`].
 pub fn owner(path: &Path) -> io::Result<u32> {
     opened_anew(|| {
         let (directory, name) = directory(path)?;
@@ -76,7 +76,7 @@ pub fn owner(path: &Path) -> io::Result<u32> {
 fn directory(path: &Path) -> io::Result<(File, &OsStr)> {
     let absent = || Err(Errno::ENOTDIR.into());
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return absent() };
-    // The daemon is not asked to open it.
+    // The daemon is not asked to open the directory.
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = match fcntl::open(directory, flags, Mode::empty()) {
         Ok(directory) => File::from(directory),
@@ -90,10 +90,10 @@ fn directory(path: &Path) -> io::Result<(File, &OsStr)> {
 }
 
 /// Makes a call that opens a control file, and makes it again while it gives ESTALE: the file was opened at one daemon, and
-/// another one has answered, which has followed it (`--restarts`, `ffrfs upgrade`); or EINTR.
+/// another one, which has followed it (`--restarts`, `ffrfs upgrade`), has answered; or EINTR.
 ///
 /// # Errors
-/// Those of the call; ESTALE, EINTR: it gives that for longer than a daemon takes to follow another one.
+/// Those of the call; ESTALE or EINTR if the call gives it for longer than a daemon takes to follow another one.
 pub fn opened_anew<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..MOST_CALLS {
         match call() {

@@ -11,31 +11,31 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows its FUSE connections, once somebody has mounted that.
+/// The directory where the kernel shows its FUSE connections, once fusectl is mounted there.
 pub const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 const DEVICE: &str = "/dev/fuse";
-/// What `ps` shows of this program, whatever follows that.
+/// The beginning of the name that `ps` shows for this program.
 const NAME: &str = "ffrfs";
-/// What `ps` shows of a service manager.
+/// The name that `ps` shows for a service manager.
 const MANAGER: &str = "systemd";
 
 /// A process, which keeps its identity though numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// The number of the process.
     pub pid: u32,
-    /// When it was started, in ticks since the boot.
+    /// When the process was started, in ticks since the boot.
     started: u64,
 }
 
-/// What a process is doing, as far as others see it.
+/// The activity of a process, as far as other processes see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// It runs, or sleeps.
+    /// The process runs, or sleeps.
     Runs,
     /// SIGSTOP, a debugger or a frozen cgroup keeps it from running.
     Stopped,
-    /// It has let go of all that it held.
+    /// The process has let go of all that it held.
     Ended,
 }
 
@@ -45,22 +45,22 @@ impl Process {
         Some(Self { pid, started })
     }
 
-    /// Lets it go on if it was stopped. Whether this user may do so, its activity tells.
+    /// Lets the process go on if it was stopped. Its activity shows whether this user may do so.
     pub fn go_on(&self) {
         if self.activity() == Activity::Stopped {
             let _ = kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGCONT);
         }
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     ///
     /// # Errors
-    /// It has ended, or belongs to another user.
+    /// The process has ended, or belongs to another user.
     pub fn send(&self, signal: Signal) -> io::Result<()> {
         Ok(kill(Pid::from_raw(self.pid.cast_signed()), signal)?)
     }
 
-    /// Whether it keeps this signal from ending it.
+    /// Whether the process blocks this signal, which then does not end it.
     #[must_use]
     pub fn blocks(&self, signal: Signal) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
@@ -69,14 +69,14 @@ impl Process {
         mask >> (signal as i32 - 1) & 1 == 1
     }
 
-    /// What `ps` shows of it.
+    /// The name that `ps` shows for the process.
     #[must_use]
     pub fn name(&self) -> String {
         let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         name.trim_end().to_owned()
     }
 
-    /// What it is doing now.
+    /// The activity of the process now.
     #[must_use]
     pub fn activity(&self) -> Activity {
         match stat(self.pid) {
@@ -94,7 +94,7 @@ impl Process {
 fn stat(pid: u32) -> Option<(char, u64)> {
     let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // The name before it may hold anything.
+    // The name before these fields may hold any characters.
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
@@ -107,15 +107,14 @@ fn unseen(told: Option<u32>) -> Option<Process> {
     Process::with_pid(told)
 }
 
-/// All processes of this program that hold the connection whose files show `device` (`MAJOR:MINOR`), and those that watch one
-/// of them, as far as this user may see that: for the mount `id`, which tells those of another mount that had the same
-/// number before, or has it since this one has gone.
-/// `told` is the number that the daemon itself gives, for kernels that do not show whose descriptor is of which
-/// connection.
+/// All processes of this program that hold the connection whose files show `device` (`MAJOR:MINOR`), and the processes that
+/// watch one of them, as far as this user may see them. The mount `id` tells them from those of another mount that had the same
+/// number before, or has it since this one has gone. `told` is the number that the daemon itself gives, for kernels that do not
+/// show which connection a descriptor is of.
 #[must_use]
 pub fn servers(device: &str, id: MountId, told: Option<u32>) -> Vec<Process> {
     let Some((_, number)) = device.split_once(':') else { return Vec::new() };
-    // Others may have got the descriptor from one of them, and are left alone.
+    // Other programs may have got the descriptor from one of these processes, and are left alone.
     let holders = holders(number).filter(|holder| !mount_id::is_of_former(holder.pid, id));
     let mut servers: Vec<Process> = holders.filter(is_ours).collect();
     if servers.is_empty() {
@@ -123,7 +122,7 @@ pub fn servers(device: &str, id: MountId, told: Option<u32>) -> Vec<Process> {
     }
     let parents: Vec<_> = servers.iter().filter_map(|server| watcher(server.pid)).collect();
     servers.extend(parents);
-    // Looked at last: as long as it is mounted, no other mount gets its number.
+    // Checked last: as long as the mount is there, no other mount gets its number.
     if !id.is_mounted() {
         return labelled(id);
     }
@@ -151,14 +150,14 @@ fn is_ours(process: &Process) -> bool {
 }
 
 /// The process that watches a daemon of this program, its parent. A supervisor of a mount that cannot be handed over holds
-/// nothing of that.
+/// nothing of the mount.
 #[must_use]
 pub fn watcher(server: u32) -> Option<Process> {
     let parent = Process::with_pid(parent(server)?)?;
     (is_ours(&parent) && parent.blocks(UPGRADE)).then_some(parent)
 }
 
-/// Whether this process is one of this program, as far as it can be seen from here.
+/// Whether this process is one of this program, as far as this user may see that.
 #[must_use]
 pub fn is_daemon(pid: u32) -> bool {
     Process::with_pid(pid).is_some_and(|process| is_ours(&process))
@@ -168,18 +167,18 @@ pub fn is_daemon(pid: u32) -> bool {
 fn holders(number: &str) -> impl Iterator<Item = Process> {
     let holds = move |&pid: &u32| connections(pid).any(|found| found.as_deref() == Some(number));
     let holders = pids().filter(holds).filter_map(Process::with_pid);
-    // A service manager keeps the connections of its services, and serves none.
+    // A service manager keeps the connections of its services, and serves no mount.
     holders.filter(|holder| holder.name() != MANAGER)
 }
 
-/// Whether a process may hold the connection whose files show `device`, as far as the kernel tells which ones it holds.
+/// Whether a process may hold the connection whose files show `device`, as far as the kernel tells which connections it holds.
 #[must_use]
 pub fn may_hold(pid: u32, device: &str) -> bool {
     let Some((_, number)) = device.split_once(':') else { return false };
     connections(pid).any(|found| found.is_none_or(|found| found == number))
 }
 
-/// Whether a process is known to serve the connection of the mount `id` that was not killed.
+/// Whether a process that was not killed is known to serve the connection of the mount `id`.
 #[must_use]
 pub fn is_served(device: &str, id: MountId) -> bool {
     let Some((_, number)) = device.split_once(':') else { return false };
@@ -187,8 +186,8 @@ pub fn is_served(device: &str, id: MountId) -> bool {
     holders(number).any(|holder| lives(holder.pid) && !mount_id::is_of_former(holder.pid, id))
 }
 
-/// Whether a living process may serve the connection of the mount `id`: also one whose descriptor of /dev/fuse the kernel does not
-/// tell the connection of, but not one that was killed and cannot end.
+/// Whether a living process may serve the connection of the mount `id`: also a process with a descriptor of /dev/fuse whose
+/// connection the kernel does not tell, but not a process that was killed and cannot end.
 #[must_use]
 pub fn may_be_served(device: &str, id: MountId) -> bool {
     let Some((_, number)) = device.split_once(':') else { return true };
@@ -198,8 +197,8 @@ pub fn may_be_served(device: &str, id: MountId) -> bool {
     pids().any(|pid| holds(pid) && !manages(pid) && lives(pid) && !mount_id::is_of_former(pid, id))
 }
 
-/// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds
-/// the connection, too. `None` if there is none, or this user may not see it.
+/// The process that watches the one that serves a connection, and starts another one if that dies: its parent, which holds the
+/// connection, too. `None` if there is no such process, or this user may not see it.
 #[must_use]
 pub fn supervisor(device: &str, server: u32) -> Option<Process> {
     let number = device.split_once(':')?.1;
@@ -215,7 +214,7 @@ fn parent(pid: u32) -> Option<u32> {
     rest.split(' ').nth(1)?.parse().ok()
 }
 
-/// The numbers of the connections that a process has open; `None` for one whose number the kernel does not show.
+/// The numbers of the connections that a process has open; `None` for a connection whose number the kernel does not show.
 fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
     let opened = fs::read_dir(format!("/proc/{pid}/fd"));
     // A daemon with a password shows its descriptors to root alone.
@@ -232,7 +231,7 @@ fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
     }))
 }
 
-/// The directory of the kernel's control files for a connection; `None` where nobody has mounted that.
+/// The directory of the kernel's control files for a connection; `None` where the control files are not mounted.
 #[must_use]
 pub fn directory(device: &str) -> Option<PathBuf> {
     let (_, number) = device.split_once(':')?;
@@ -240,14 +239,13 @@ pub fn directory(device: &str) -> Option<PathBuf> {
     directory.is_dir().then_some(directory)
 }
 
-/// What tells a connection from a later one that the kernel has given the same number; `None` where the control files are not
-/// mounted.
+/// The identity that tells a connection from a later one with the same number; `None` where the control files are not mounted.
 #[must_use]
 pub fn identity(device: &str) -> Option<u64> {
     fs::metadata(directory(device)?).ok().map(|directory| directory.ino())
 }
 
-/// Ends a connection by force: all who wait for its daemon get an error.
+/// Ends a connection by force: all programs that wait for its daemon get an error.
 ///
 /// # Errors
 /// The control files are not mounted, or the connection belongs to another user.

@@ -1,5 +1,5 @@
-//! Mount points that are made for one mount. That is noted in an attribute of the directory itself, so that also who ends a
-//! mount whose daemon was killed can remove what nobody else has made. Imports what finds a directory without following links.
+//! Mount points that are made for one mount. An attribute of the directory itself notes this, so that a command that ends a
+//! mount whose daemon was killed can remove the directory, too, and no other one. Imports `beneath`.
 
 use crate::io::files::beneath::Beneath;
 use nix::fcntl::{OFlag, open};
@@ -11,17 +11,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Its value is the number of the directory's inode, which a copy does not have. Overlayfs may give a directory another number
-/// later: such a one stays.
+/// The attribute's value is the number of the directory's inode, which a copy does not have. Overlayfs may give a directory
+/// another number later: such a directory stays.
 const NOTE: &str = "user.ffrfs.mountpoint";
 
-/// Whoever may write a directory may also note something in it.
+/// The permissions of other users to write a directory, and thereby also to set its attributes.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Makes a directory, and notes that it was made for a mount, if its file system has attributes.
 ///
 /// # Errors
-/// It cannot be made.
+/// The directory cannot be made.
 pub fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o777 & !WRITABLE_BY_OTHERS).create(path)?;
     let _ = note(path);
@@ -34,40 +34,40 @@ fn note(path: &Path) -> io::Result<()> {
     Ok(fsetxattr(&directory, NOTE, &value, XattrFlags::empty())?)
 }
 
-/// Has a directory that [`make`] has made be one like any other, which stays.
+/// Turns a directory that [`make`] has made into one like any other, which stays.
 pub fn forget(path: &Path) {
     // By its path: to open a directory that waits for systemd's automount would wait for this mount.
     let _ = lremovexattr(path, NOTE);
 }
 
-/// Whether there is a directory that [`make`] has made for this user, and that nobody else may write to.
+/// Whether there is a directory that [`make`] has made for this user, and that no other user may write to.
 #[must_use]
 pub fn is_made(path: &Path, owner: u32) -> bool {
     MadeDirectory::at(path, owner).is_some()
 }
 
-/// A directory of which [`is_made`] is true. It is open, so that no other one gets its number.
+/// A directory of which [`is_made`] is true. It is open, so that no other directory gets its number.
 pub struct MadeDirectory {
     directory: OwnedFd,
     owner: u32,
 }
 
 impl MadeDirectory {
-    /// The one that is there now.
+    /// The directory that is at `path` now; `None` if [`is_made`] is false for it.
     #[must_use]
     pub fn at(path: &Path, owner: u32) -> Option<Self> {
         let directory = open_directory(path).ok()?;
         is_noted(directory.as_fd(), owner).then_some(Self { directory, owner })
     }
 
-    /// Removes it, by its absolute path without links. Any other that is there meanwhile stays.
+    /// Removes the directory, by its absolute path without links. Any other directory that is there meanwhile stays.
     ///
     /// # Errors
-    /// Nothing is there, there are files in it, or it cannot be removed.
+    /// No directory is there, there are files in it, or it cannot be removed.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let Ok(parent) = parent.strip_prefix("/") else { return Ok(()) };
-        // Held, so that no other directory is removed if somebody renames those on the way.
+        // Held, so that no other directory is removed if directories on the way are renamed.
         let parent = Beneath::reach(Path::new("/"))?.passage(parent)?;
         let name = Path::new(name);
         let there = parent.directory(name)?;

@@ -1,5 +1,5 @@
-//! Mounts: the mount table, what tells one mount from all others, its FUSE connection, and the helper program that mounts for
-//! users.
+//! Mounts: the mount table, the ID that tells one mount from all others, its FUSE connection, and the helper program that
+//! mounts for users.
 
 pub mod control_file;
 pub mod fuse_connection;

@@ -1,5 +1,5 @@
-//! What tells a mount from all others, also from those that are made after it: the kernel gives the device number of a mount
-//! that was unmounted to the next one at once. Imports `procfs`.
+//! The ID of a mount, which tells it from all others, also from those that are made after it: the kernel gives the device
+//! number of a mount that was unmounted to the next one at once.
 
 use crate::io::process::procfs;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -13,11 +13,11 @@ use std::str::FromStr;
 /// System calls of Linux 6.8, the same on all machines that this program runs on.
 const SYS_STATMOUNT: libc::c_long = 457;
 const SYS_LISTMOUNT: libc::c_long = 458;
-/// Lists all mounts of the namespace.
+/// Lists all mounts of the namespace, if given as a mount.
 const ROOT: u64 = u64::MAX;
 /// `STATMOUNT_MNT_BASIC`: the numbers of a mount.
 const NUMBERS: u64 = 2;
-/// Where the kernel puts, in words of eight bytes, a mask of what it gives, and the number that it uses again.
+/// The places, in words of eight bytes, of the mask of given fields, and of the number that the kernel uses again.
 const GIVEN: usize = 1;
 const NUMBER: usize = 7;
 /// The length of `struct statmount`, in words.
@@ -25,7 +25,7 @@ const WORDS: usize = 64;
 /// How many mounts are listed at once.
 const LISTED: usize = 128;
 
-/// What the name of a label begins with, and how /proc shows such a file.
+/// The beginning of a label's name, and the form in which /proc shows such a file.
 const LABEL: &str = "ffrfs-mount:";
 const SHOWN: &str = "/memfd:ffrfs-mount:";
 const SHOWN_END: &str = " (deleted)";
@@ -33,28 +33,28 @@ const SHOWN_END: &str = " (deleted)";
 /// A mount in some mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
-    /// As the mount table shows it. It is used again, after the mount has gone.
+    /// The number in the mount table, which is used again after the mount has gone.
     number: u32,
-    /// One that is never used again; `None` before Linux 6.8, or where a filter of system calls forbids to ask.
+    /// A number that is never used again; `None` before Linux 6.8, or where a filter of system calls forbids to ask.
     unique: Option<u64>,
 }
 
 impl MountId {
-    /// That of the mount with this number in the mount table of this process.
+    /// The ID of the mount with this number in the mount table of this process.
     #[must_use]
     pub fn of(number: u32) -> Self {
         Self { number, unique: unique(number) }
     }
 
-    /// Whether it may be what the mount table shows with this number.
+    /// Whether this may be the mount that the mount table shows with this number.
     #[must_use]
     pub fn may_be(&self, number: u32) -> bool {
         let differs = |found| self.unique.is_some_and(|own| own != found);
         self.number == number && !unique(number).is_some_and(differs)
     }
 
-    /// Whether it is still mounted, in the mount namespace of this process. Sends no request to anybody. A mount table that
-    /// cannot be read says nothing: then it is.
+    /// Whether the mount is still there, in the mount namespace of this process. Sends no request to a daemon. A mount that
+    /// cannot be looked up, as the mount table cannot be read, counts as there.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         match self.unique.map(number) {
@@ -64,7 +64,7 @@ impl MountId {
         }
     }
 
-    /// A file whose name in /proc tells others that the process which holds it is one of this mount.
+    /// A file whose name in /proc tells other processes that its holder belongs to this mount.
     ///
     /// # Errors
     /// There is no descriptor or no memory left.
@@ -76,7 +76,7 @@ impl MountId {
     }
 }
 
-/// The mounts whose labels a process holds, as far as this user may see that.
+/// The mounts whose labels a process holds, as far as this user may see them.
 pub(super) fn labels(pid: u32) -> impl Iterator<Item = MountId> {
     let opened = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     opened.filter_map(|fd| {
@@ -90,8 +90,9 @@ pub(super) fn holders(id: MountId) -> impl Iterator<Item = u32> {
     procfs::pids().filter(move |&pid| labels(pid).any(|label| label == id))
 }
 
-/// Whether the labels of a process name only mounts that have gone, and not this one: it may hold what had the same number.
-/// What is mounted in another mount namespace than this process sees cannot be known; a process without a label may be of any.
+/// Whether the labels of a process name only mounts that have gone, and not this one: it may hold a connection that had the
+/// same number. Mounts in another mount namespace than this process's cannot be known; a process without a label may be of any
+/// mount.
 pub(super) fn is_of_former(pid: u32, id: MountId) -> bool {
     let mut labels = labels(pid).peekable();
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
@@ -108,14 +109,14 @@ pub(super) fn is_of_lost(pid: u32) -> bool {
 /// A mount that this program has made, as the mount table has shown it then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Made {
-    /// The device number that its files show, as `MAJOR:MINOR`; empty if that is not known.
+    /// The device number that its files show, as `MAJOR:MINOR`; empty if it is not known.
     pub device: String,
-    /// `None`: the caller has mounted, or it is not known.
+    /// `None` if the caller has mounted, or the ID is not known.
     pub id: Option<MountId>,
 }
 
 impl Made {
-    /// Whether what shows this device number now is this mount, which may be mounted elsewhere as well.
+    /// Whether the mount with this device number now is this one, which may be mounted elsewhere as well.
     #[must_use]
     pub fn is_on(&self, device: &str) -> bool {
         self.device == device && self.id.is_none_or(|id| id.is_mounted())
@@ -151,7 +152,7 @@ fn is_in_table(number: u32) -> bool {
     })
 }
 
-/// The number that is never used again of the mount that the mount table shows with this one.
+/// The number that is never used again, of the mount with the number `wanted` in the mount table.
 fn unique(wanted: u32) -> Option<u64> {
     let (mut listed, mut last) = ([0; LISTED], 0);
     loop {
@@ -163,7 +164,7 @@ fn unique(wanted: u32) -> Option<u64> {
     }
 }
 
-/// What both calls are asked: `struct mnt_id_req`, in its first version.
+/// The question of both calls: `struct mnt_id_req`, in its first version.
 #[repr(C)]
 struct Question {
     size: u32,
@@ -181,8 +182,8 @@ impl Question {
 /// The mounts of this namespace behind the one with the number `last`.
 fn list(last: u64, listed: &mut [u64; LISTED]) -> Result<&[u64], Errno> {
     let question = Question::new(ROOT, last);
-    // SAFETY: the kernel reads `question`, whose length that says itself, and writes at most so many numbers as `listed` has
-    // room for; both live longer than the call.
+    // SAFETY: the kernel reads `question`, which states its own length, and writes at most as many numbers as `listed` has room
+    // for; both live longer than the call.
     let count = unsafe {
         libc::syscall(SYS_LISTMOUNT, &raw const question, listed.as_mut_ptr(), listed.len(), 0)
     };
@@ -193,7 +194,7 @@ fn list(last: u64, listed: &mut [u64; LISTED]) -> Result<&[u64], Errno> {
 /// The number that the mount table shows for a mount of this namespace.
 fn number(unique: u64) -> Result<u32, Errno> {
     let (question, mut told) = (Question::new(unique, NUMBERS), [0_u64; WORDS]);
-    // SAFETY: the kernel reads `question`, whose length that says itself, and writes at most as many bytes as `told` has; both
+    // SAFETY: the kernel reads `question`, which states its own length, and writes at most as many bytes as `told` has; both
     // live longer than the call.
     let done = unsafe {
         let (to, bytes) = (told.as_mut_ptr(), size_of_val(&told));

@@ -22,7 +22,7 @@ pub const ALWAYS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(Ms
 /// A line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number, which is used again once it has gone ([`MountId`](super::mount_id::MountId)).
+    /// The number of the mount, used again once it has gone ([`MountId`](super::mount_id::MountId)).
     pub number: u32,
     /// The mount point.
     pub target: PathBuf,
@@ -32,9 +32,9 @@ pub struct Mount {
     pub source: OsString,
     /// The device number that its files show, as `MAJOR:MINOR`.
     pub device: String,
-    /// Who has mounted it, if it is a FUSE file system.
+    /// The user who has mounted it, if it is a FUSE file system.
     pub user: Option<u32>,
-    /// The user and group who alone may look into it, if it is a FUSE file system without `allow_other`: the kernel refuses
+    /// The only user and group that may look into it, if it is a FUSE file system without `allow_other`: the kernel refuses
     /// root, too.
     pub private_to: Option<(u32, u32)>,
 }
@@ -51,18 +51,18 @@ pub enum State {
 }
 
 impl Mount {
-    /// The user and group that this process, being root, must become to look into it, if it is refused as it is: in a user
-    /// namespace, the mount table may give other numbers than those that are compared. `None`: it may as it is.
+    /// The user and group that this process, being root, must become to look into the mount, if root is refused: in a user
+    /// namespace, the mount table may give other numbers than those that are compared. `None` if no change is needed.
     #[must_use]
     pub fn seen_as(&self) -> Option<(u32, u32)> {
         let own = (0, getegid().as_raw());
         self.private_to.filter(|&private_to| geteuid().is_root() && private_to != own)
     }
 
-    /// The state of a mount of ours, by what [`ask`] has given.
+    /// The state of a mount of ours, by the answer to [`ask`].
     ///
     /// # Errors
-    /// It could not be asked.
+    /// The mount could not be asked.
     pub fn state(self, asked: io::Result<()>) -> io::Result<State> {
         match asked {
             Ok(()) => Ok(State::Mounted(self)),
@@ -96,7 +96,7 @@ pub fn table() -> io::Result<Vec<Mount>> {
     Ok(parse(&text).collect())
 }
 
-/// The numbers of the mounts that show a device, in the mount namespaces of all processes, as far as this user may see those.
+/// The numbers of the mounts that show a device, in the mount namespaces of all processes, as far as this user may see them.
 #[must_use]
 pub fn numbers_anywhere(device: &str) -> BTreeSet<u32> {
     let (mut seen, mut numbers) = (BTreeSet::new(), BTreeSet::new());
@@ -167,7 +167,7 @@ pub fn at(target: &Path) -> io::Result<Option<Mount>> {
     Ok(table()?.into_iter().rev().find(|mount| mount.target == target))
 }
 
-/// Why a mount cannot be unmounted that [`is_covered`].
+/// The reason why a mount that [`is_covered`] cannot be unmounted.
 pub const COVERED: &str = "another file system is mounted over it: unmount that first";
 
 /// Whether one of these mounts is at exactly `target`, and another one on top of it.
@@ -178,7 +178,7 @@ pub fn is_covered(target: &Path, is_meant: impl Fn(&Mount) -> bool) -> bool {
     there.next().is_some_and(|top| !is_meant(top)) && there.any(is_meant)
 }
 
-/// What is mounted in a mount, and goes when that is detached.
+/// The mounts in a mount, which go when it is detached.
 ///
 /// # Errors
 /// /proc is not mounted.
@@ -210,26 +210,26 @@ pub fn state(target: &Path) -> io::Result<State> {
 /// The most symbolic links that the kernel follows in a path.
 const MAX_LINKS: usize = 40;
 
-/// The mounts of ours that can be reached, to find those that a path leads to. Nothing here sends a request to one.
+/// The mounts of ours that can be reached, to find those that a path leads to. Its methods send no request to a mount.
 pub struct Ours(Vec<Mount>);
 
 /// A mount of ours that a path leads to.
 pub struct Met<'a> {
     /// The mount.
     pub mount: &'a Mount,
-    /// The path from its root on; empty: the path names the mount itself.
+    /// The path from its root on; empty if the path names the mount itself.
     pub rest: PathBuf,
 }
 
 impl Ours {
-    /// Those that are there now.
+    /// The mounts that are there now.
     ///
     /// # Errors
     /// /proc is not mounted.
     pub fn now() -> io::Result<Self> {
         let mut ours: Vec<Mount> = Vec::new();
         for mount in table()? {
-            // What is mounted there later hides it.
+            // A mount that comes later in the same place hides it.
             ours.retain(|other| other.target != mount.target);
             if mount.fs_type == FS_TYPE {
                 ours.push(mount);
@@ -238,18 +238,18 @@ impl Ours {
         Ok(Self(ours))
     }
 
-    /// The one on exactly `target`.
+    /// The mount on exactly `target`.
     #[must_use]
     pub fn at(&self, target: &Path) -> Option<&Mount> {
         self.0.iter().find(|mount| mount.target == target)
     }
 
-    /// Leaves out the mount on `target`: what lies beneath can be looked for, since its daemon answers.
+    /// Leaves out the mount on `target`: mounts beneath it can be looked for, since its daemon answers.
     pub fn leave_out(&mut self, target: &Path) {
         self.0.retain(|mount| mount.target != target);
     }
 
-    /// The first one that a path leads to or into, followed as the kernel would.
+    /// The first mount that a path leads to or into, followed as the kernel would.
     #[must_use]
     pub fn met_by(&self, path: &Path) -> Option<Met<'_>> {
         if self.0.is_empty() {
@@ -282,7 +282,7 @@ impl Ours {
         None
     }
 
-    /// Those in which a pattern, such as `/mnt/*/a.zip`, is looked up.
+    /// The mounts in which a pattern, such as `/mnt/*/a.zip`, is looked up.
     pub fn met_by_pattern(&self, pattern: &Path) -> impl Iterator<Item = Met<'_>> {
         let absolute = std::path::absolute(pattern).unwrap_or_default();
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
@@ -295,8 +295,8 @@ impl Ours {
     }
 }
 
-/// The absolute path of a mount point, also of one whose daemon is dead (which cannot be resolved itself) or stopped
-/// (which would not answer). What a path into a mount of ours goes on with stays as it is.
+/// The absolute path of a mount point, also if its daemon is dead (which cannot be resolved itself) or stopped (which would not
+/// answer). The rest of a path into a mount of ours stays as it is.
 ///
 /// # Errors
 /// The mount point's parent directory cannot be resolved.
@@ -334,15 +334,15 @@ pub fn unmount(target: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// Has all requests to a mount fail, also those that wait.
+/// Has all requests to a mount fail, also requests that wait.
 pub fn abort(mount: &Mount) {
     if fuse_connection::abort(&mount.device).is_err() {
-        // It may say that the mount is busy, and has aborted it nevertheless.
+        // The kernel may say that the mount is busy, and has aborted it nevertheless.
         let _ = umount2(&mount.target, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW);
     }
 }
 
-/// Aborts the connection of a mount, so that all who wait for its daemon get an error, and detaches it.
+/// Aborts the connection of a mount, so that all programs that wait for its daemon get an error, and detaches it.
 ///
 /// # Errors
 /// As for [`unmount`].
@@ -370,7 +370,7 @@ pub fn unmount_by_force(mount: &Mount) -> io::Result<()> {
 /// Changes two flags of a mount of ours, which keeps the flags in [`ALWAYS`].
 ///
 /// # Errors
-/// This process may not do so.
+/// This process may not change them.
 pub fn set_flags(target: &Path, read_only: bool, noexec: bool) -> Result<(), Errno> {
     let mut flags = MsFlags::MS_REMOUNT | ALWAYS;
     flags.set(MsFlags::MS_RDONLY, read_only);
@@ -386,7 +386,7 @@ pub fn raise_read_ahead(device: &str, kilobytes: u32) {
     let _ = std::fs::write(knob, kilobytes.to_string());
 }
 
-/// Users other than root unmount with fusermount3, which is set-user-id.
+/// Unmounts by fusermount3, which is set-user-id, for users other than root.
 fn unmount_by_helper(target: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(target).stdin(Stdio::null());

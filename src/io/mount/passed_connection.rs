@@ -27,7 +27,7 @@ pub fn descriptor_number(target: &Path) -> Option<u32> {
 /// The descriptor is not open, or is of another file than /dev/fuse.
 pub fn duplicate(number: u32) -> io::Result<OwnedFd> {
     let raw = i32::try_from(number).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-    // SAFETY: only dup(2) uses it, which fails with EBADF if the descriptor is not open.
+    // SAFETY: only dup(2) uses the descriptor, which fails with EBADF if it is not open.
     let named = unsafe { BorrowedFd::borrow_raw(raw) };
     let device = nix::unistd::dup(named)?;
     fcntl(&device, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
@@ -44,7 +44,7 @@ pub fn duplicate(number: u32) -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// The device number (`MAJOR:MINOR`) that the files of a mounted connection show; `None` where the kernel does not say.
+/// The device number (`MAJOR:MINOR`) that the files of a mounted connection show; `None` where the kernel does not show it.
 #[must_use]
 pub fn device_number(connection: &OwnedFd) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", connection.as_raw_fd())).ok()?;
@@ -52,8 +52,8 @@ pub fn device_number(connection: &OwnedFd) -> Option<String> {
     Some(format!("0:{}", number.trim().parse::<u32>().ok()?))
 }
 
-/// Another descriptor of a mounted connection: requests that are read through it are answered through it. In many
-/// containers there is none: they must not open /dev/fuse.
+/// Another descriptor of a mounted connection: requests that are read through it are answered through it. In many containers
+/// this fails: they must not open /dev/fuse.
 ///
 /// # Errors
 /// /dev/fuse cannot be opened, or the connection is not mounted.

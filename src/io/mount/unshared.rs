@@ -3,14 +3,14 @@
 use super::mounts::Mount;
 use nix::unistd::geteuid;
 
-/// The user who alone may look into this mount, if that is not the one of this process.
+/// The only user who may look into this mount, if that is not the user of this process.
 #[must_use]
 pub fn other_user(mount: &Mount) -> Option<u32> {
     let this = geteuid().as_raw();
     mount.private_to.map(|(user, _)| user).filter(|user| *user != this)
 }
 
-/// That this user has made a mount for nobody else, as messages say it.
+/// The text of messages that this user has not shared a mount.
 #[must_use]
 pub fn said_of(user: u32) -> String {
     match user {

@@ -28,7 +28,7 @@ pub fn limits() -> Limits {
     limits_from(&String::from_utf8_lossy(&cgroups), |file| fs::read_to_string(file).ok())
 }
 
-/// The memory that this process may use: the machine's, or what its cgroup leaves of it.
+/// The memory that this process may use: the machine's, or the part of it that its cgroup allows.
 #[must_use]
 pub fn total_bytes() -> u64 {
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn in_meminfo(info: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// The most processes and threads that the cgroups of this process allow; `None`: there is no limit.
+/// The most processes and threads that the cgroups of this process allow; `None` if there is no limit.
 #[must_use]
 pub fn most_processes() -> Option<u64> {
     let cgroups = fs::read("/proc/self/cgroup").unwrap_or_default();

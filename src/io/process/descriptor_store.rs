@@ -1,5 +1,5 @@
-//! The descriptor store of a service manager: what lies in it outlives this process, and comes to the next one that the
-//! manager starts for the service (`FileDescriptorStoreMax=`; sd_notify(3), sd_listen_fds(3)). Imports nothing of ours.
+//! The descriptor store of a service manager: descriptors in it outlive this process, and come to the next one that the manager
+//! starts for the service (`FileDescriptorStoreMax=`; sd_notify(3), sd_listen_fds(3)). Imports nothing of ours.
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,42 +17,43 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Where the manager listens.
+/// The variable with the socket on which the manager listens.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// How many descriptors it keeps for this service. systemd sets it from version 254 on, our unit sets it for older ones.
+/// The variable with the number of descriptors that it keeps for this service. systemd sets it from version 254 on, our unit
+/// sets it for older ones.
 const CAPACITY: &str = "FDSTORE";
-/// More is not read from one file.
+/// The most bytes that are read from one file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// How many descriptors the manager keeps for this service; 0: there is no manager, or it keeps none.
+/// How many descriptors the manager keeps for this service; 0 if there is no manager, or it keeps no descriptors.
 #[must_use]
 pub fn capacity() -> usize {
     if env::var_os(SOCKET).is_some() { service_capacity() } else { 0 }
 }
 
-/// The same for the service of this process, which may itself not reach the manager: a command that runs after the main
+/// As [`capacity`], for the service of this process, which may itself not reach the manager: a command that runs after the main
 /// process has ended (`ExecStopPost=`) is told no socket with `NotifyAccess=main`.
 #[must_use]
 pub fn service_capacity() -> usize {
     env::var(CAPACITY).ok().and_then(|most| most.parse().ok()).unwrap_or(0)
 }
 
-/// Gives duplicates of descriptors to the manager, all of one name.
+/// Gives duplicates of descriptors to the manager, all by one name.
 ///
 /// # Errors
-/// It cannot be reached. Whether it keeps them is not known; [`wait_until_taken`] tells when it has heard of them.
+/// The manager cannot be reached. Whether it keeps them is not known; [`wait_until_taken`] tells when it has received them.
 pub fn keep(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    // By default it polls what it keeps. It would be woken by each request that comes through /dev/fuse.
+    // By default it polls the descriptors that it keeps, and would be woken by each request that comes through /dev/fuse.
     send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), descriptors)
 }
 
-/// Waits until the manager has taken all that was sent to it. It takes nothing of a process that has ended before.
-/// `false`: it has not, for so long.
+/// Waits until the manager has taken all messages that were sent to it. It takes none of a process that has ended before.
+/// `false` if the time `at_most` is over.
 ///
 /// # Errors
-/// It cannot be reached, or no descriptor is left.
+/// The manager cannot be reached, or no descriptor is left.
 pub fn wait_until_taken(at_most: Duration) -> io::Result<bool> {
-    // It closes the pipe when it comes to this message (sd_notify_barrier(3)).
+    // The manager closes the pipe when it comes to this message (sd_notify_barrier(3)).
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     send("BARRIER=1", &[write.as_fd()])?;
     drop(write);
@@ -61,15 +62,16 @@ pub fn wait_until_taken(at_most: Duration) -> io::Result<bool> {
     Ok(poll(&mut polled, at_most)? > 0)
 }
 
-/// Has the manager close what it keeps by this name.
+/// Has the manager close the descriptors that it keeps by this name.
 ///
 /// # Errors
-/// It cannot be reached.
+/// The manager cannot be reached.
 pub fn forget(name: &str) -> io::Result<()> {
     send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), &[])
 }
 
-/// What the manager has kept for this process by names that begin with `prefix`. Only the first call gives it.
+/// The descriptors that the manager has kept for this process by names that begin with `prefix`. Only the first call gives
+/// them.
 ///
 /// # Errors
 /// The manager's variables are wrong, or name a descriptor that is not open.
@@ -81,14 +83,14 @@ pub fn inherited(prefix: &str) -> io::Result<Vec<(String, OwnedFd)>> {
     if listed.is_empty() || IS_TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
-    // SAFETY: the manager has left these descriptors to this process, by its number; they are open, since they were just
-    // marked to be closed at exec. No other owner exists: this is done once (`IS_TAKEN`), and nothing that this program
-    // opens itself gets the number of a descriptor that it has from its start.
+    // SAFETY: the manager has left these descriptors to this process, by its number; they are open, since they were just marked
+    // to be closed at exec. No other owner exists: this is done once (`IS_TAKEN`), and no file that this program opens itself
+    // gets the number of a descriptor that it has from its start.
     let own = |(number, name)| (name, unsafe { OwnedFd::from_raw_fd(number) });
     Ok(listed.into_iter().map(own).collect())
 }
 
-/// A file in memory with these bytes, which nobody can change.
+/// A file in memory with these bytes, which no process can change.
 ///
 /// # Errors
 /// There is no memory or no descriptor left.
@@ -101,10 +103,10 @@ pub fn memory_file(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The bytes of such a file.
+/// The bytes of a file that [`memory_file`] has made.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn read_memory_file(file: OwnedFd) -> io::Result<Vec<u8>> {
     let (mut file, mut bytes) = (File::from(file), Vec::new());
     file.rewind()?;
@@ -124,7 +126,7 @@ fn send(text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// A path, or after an `@` a name in the kernel's own list.
+/// The address of a socket: a path, or after an `@` a name in the kernel's own list.
 fn address(path: &OsStr) -> io::Result<UnixAddr> {
     Ok(match path.as_bytes().strip_prefix(b"@") {
         Some(name) => UnixAddr::new_abstract(name)?,

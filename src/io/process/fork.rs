@@ -31,10 +31,10 @@ pub struct Report {
 pub struct Ready(File);
 
 impl Report {
-    /// Waits for the daemon's report: the exit code for the parent.
+    /// Waits for the daemon's report, and returns the exit code for the parent.
     ///
     /// # Errors
-    /// The daemon died without a report: how, if that is known.
+    /// The daemon died without a report: the error says how, if that is known.
     pub fn wait(mut self) -> Result<u8, String> {
         let mut code = [0];
         match self.pipe.read_exact(&mut code) {
@@ -50,7 +50,7 @@ impl Report {
         }
     }
 
-    /// From now on, SIGINT and SIGTERM to this process end the daemon. The flag says whether one has come.
+    /// Has SIGINT and SIGTERM to this process end the daemon from now on. The flag says whether a signal has come.
     ///
     /// # Errors
     /// No thread can be started.
@@ -70,7 +70,7 @@ impl Report {
 }
 
 impl Ready {
-    /// Tells the parent to exit with `code`. If that is 0, the daemon leaves the terminal for a session of its own.
+    /// Tells the parent to exit with `code`. If it is 0, the daemon leaves the terminal for a session of its own.
     pub fn report(mut self, code: u8) {
         if code == 0 {
             leave_terminal();
@@ -105,8 +105,8 @@ pub fn fork_daemon(kept: &[BorrowedFd<'_>]) -> io::Result<Forked> {
     }
 }
 
-/// Runs `work` in a child of its own, so that no thread and no connection of it is left here, and gives what it returns.
-/// `None` if the child died.
+/// Runs `work` in a child of its own, so that no thread and no connection of it is left here, and returns its result. `None` if
+/// the child died.
 ///
 /// # Errors
 /// The pipe or the process cannot be made, or other threads are running, which the child would not have.
@@ -131,11 +131,11 @@ pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Which of the two processes this is, after [`fork_alone`].
+/// The side of [`fork_alone`] that this process is.
 pub enum Side {
-    /// The original one, and the number of the new one.
+    /// The original process, with the number of the new one.
     Parent(Pid),
-    /// The new one.
+    /// The new process.
     Child,
 }
 
@@ -153,7 +153,7 @@ pub fn fork_alone(kept: &impl AsFd) -> io::Result<Option<Side>> {
         nix::unistd::ForkResult::Parent { child } => Ok(Some(Side::Parent(child))),
         nix::unistd::ForkResult::Child => {
             close_inherited(std::iter::once(kept.as_fd()));
-            // Ctrl-C ends the caller, who may have to finish something with answers from here.
+            // Ctrl-C ends the caller, which may have to finish something with answers from here.
             let _ = nix::unistd::setsid();
             detach_from_terminal();
             Ok(Some(Side::Child))
@@ -161,14 +161,14 @@ pub fn fork_alone(kept: &impl AsFd) -> io::Result<Option<Side>> {
     }
 }
 
-/// Has the kernel kill this child of [`fork_alone`] when the thread ends that has made it, whatever it waits for then.
+/// Has the kernel kill this child of [`fork_alone`] when the thread that has made it ends, whatever the child waits for then.
 pub(super) fn end_with_parent() {
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
-/// Ends a child of [`fork_alone`] at once, without what the original process does at its end.
+/// Ends a child of [`fork_alone`] at once, without the work that the original process does at its end.
 pub fn end_child(code: u8) -> ! {
-    // SAFETY: it does not return, and touches no memory.
+    // SAFETY: the call does not return, and touches no memory.
     unsafe { libc::_exit(code.into()) }
 }
 
@@ -191,7 +191,7 @@ fn close_inherited<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) {
     }
 }
 
-/// An error if there are other threads than this one: a child that is forked would not have them.
+/// Returns an error if there are other threads than this one, which a forked child would not have.
 pub(super) fn check_single_thread() -> io::Result<()> {
     match threads()? {
         1 => Ok(()),

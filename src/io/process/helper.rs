@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// The most bytes of a question or an answer. The largest control files have some tens of MiB.
 pub const MOST_MESSAGE_BYTES: u64 = 256 << 20;
 
-/// How long a child that is asked nothing may take to end by itself, before it is killed.
+/// How long a child without questions may take to end by itself, before it is killed.
 const ENDING: Duration = Duration::from_secs(10);
-/// The same of one that may have become another user, who can stop it.
+/// As [`ENDING`], for a child that may have become another user, who can stop it.
 const ENDING_AS_USER: Duration = Duration::from_millis(200);
-/// How long a child that was killed may take to end. It has nothing to give back; one that does not end waits in the kernel
+/// How long a child that was killed may take to end. It has nothing to give back; a child that does not end waits in the kernel
 /// for a request that the daemon has taken.
 const ENDING_KILLED: Duration = Duration::from_millis(50);
 /// How long a child may take to read a question.
@@ -29,21 +29,21 @@ const READING: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The child that answers. It ends when this is dropped, or with this process: at once if it may be killed, else once its
+/// The child that answers. It ends when the helper is dropped, or with this process: at once if it may be killed, else once its
 /// last system call has returned.
 pub struct Helper {
     stream: UnixStream,
     pid: Pid,
-    /// How long it may take to end by itself.
+    /// How long the child may take to end by itself.
     ending: Duration,
-    /// The questions whose answers were not taken.
+    /// The number of questions whose answers were not taken.
     unanswered: Cell<u32>,
-    /// It has missed a deadline: what comes later answers an old question.
+    /// Whether the child has missed a deadline: its next answer is to an old question.
     is_late: Cell<bool>,
 }
 
 impl Helper {
-    /// Starts a child that answers each question with `answer`. `None` if threads are running, which it would not have.
+    /// Starts a child that answers each question with `answer`. `None` if threads are running, which the child would not have.
     ///
     /// # Errors
     /// No process can be made.
@@ -51,11 +51,11 @@ impl Helper {
         Self::start_as(None, answer, |_| false)
     }
 
-    /// As [`Helper::start`]; once `is_refused` says of an answer that this process was refused, the child becomes this user
-    /// and group, where root may make it so, and answers as them from then on.
+    /// As [`Helper::start`]; once `is_refused` says that an answer is a refusal, the child becomes this user and group, if root
+    /// may make it so, and answers as them from then on.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Helper::start`].
     pub fn start_as(
         user: Option<(u32, u32)>,
         answer: impl FnMut(&[u8]) -> Vec<u8>,
@@ -118,7 +118,7 @@ impl Helper {
         }
     }
 
-    /// Whether the child ends in so much time.
+    /// Whether the child ends within `limit`.
     fn ends_in(&self, limit: Duration) -> bool {
         let since = Instant::now();
         while waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) {
@@ -142,8 +142,8 @@ impl Drop for Helper {
     }
 }
 
-/// What the parent reads of an answer until `deadline`. One that has begun gets [`REST`]: to wait for the answer of another
-/// child may have used up the time.
+/// The bytes of an answer that the parent reads until `deadline`. An answer that has begun gets [`REST`]: the wait for the
+/// answer of another child may have used up the time.
 struct Until<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
@@ -170,7 +170,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What the child does: answers until the parent has ended.
+/// The work of the child: answers until the parent has ended.
 fn answer_all(
     mut stream: UnixStream,
     mut user: Option<(u32, u32)>,
@@ -192,19 +192,19 @@ fn answer_all(
     }
 }
 
-/// Whether this process is that user now.
+/// Whether this process has become that user.
 ///
 /// # Errors
-/// It is neither that user nor the one it was, and must not go on.
+/// The process is neither that user nor the former one, and must not go on.
 fn become_user((user, group): (u32, u32)) -> nix::Result<bool> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-    // In a user namespace that does not have this user, or forbids it.
+    // The user namespace does not have this user, or forbids the change.
     if setgroups(&[group]).is_err() {
         return Ok(false);
     }
     setresgid(group, group, group)?;
     setresuid(user, user, user)?;
-    // That user must not look into it: it has the memory of root's process. The change of the user would undo both.
+    // That user must not look into this process, which has the memory of root's. The change of the user would undo both calls.
     set_dumpable(false)?;
     fork::end_with_parent();
     Ok(true)

@@ -1,5 +1,5 @@
-//! A child process that answers questions, and that is started again when it dies or hangs: by another child, which does
-//! nothing else, as a process that is confined, or has threads, can start none. Imports `fork`, `procfs` and `this_process`.
+//! A child process that answers questions, and that is started again when it dies or hangs: by another child, which has no
+//! other task, as a process that is confined, or has threads, can start none. Imports `fork`, `procfs` and `this_process`.
 
 use super::fork::{self, Side};
 use super::{procfs, this_process};
@@ -18,28 +18,28 @@ use std::time::{Duration, Instant};
 
 /// The longest question, and the longest answer.
 const MAX_BYTES: usize = 64 << 10;
-/// The number of a question, which stands before its answer as well: a late answer is told from the next one.
+/// The number of a question, which stands before its answer as well, to tell a late answer from the next one.
 const NUMBER_BYTES: usize = size_of::<u64>();
-/// A child that has died over a question is started so often for it.
+/// How often a child is started for a question over which it has died.
 const TRIES: u32 = 3;
-/// The pause before a child is started again that has died at once.
+/// The pause before a child that has died at once is started again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause before another attempt where no child can be made.
 const NO_PROCESS: Duration = Duration::from_secs(1);
-/// The one who asks waits so much longer than a child may take.
+/// How much longer than a child may take the caller waits.
 const MARGIN: Duration = Duration::from_secs(5);
-/// While a question waits, so often is looked which it is.
+/// The pause between two looks which question waits.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a child may take to end that was killed, or whose main thread has ended.
+/// How long a child that was killed, or whose main thread has ended, may take to end.
 const ENDING: Duration = Duration::from_secs(1);
 const REAP: Duration = Duration::from_millis(2);
 
-/// What stands behind the number of an answer: the answer follows, or there is none.
+/// The byte behind the number of an answer: the answer follows, or the reason why there is no answer.
 const ANSWERED: u8 = 0;
 const LATE: u8 = 1;
 const DIED: u8 = 2;
 
-/// The children. They end when this is dropped.
+/// The children. They end when the helper is dropped.
 pub struct LastingHelper {
     socket: OwnedFd,
     patience: Duration,
@@ -48,7 +48,7 @@ pub struct LastingHelper {
 
 impl LastingHelper {
     /// Starts a child that answers each question with `answer`, within `patience`, and one that watches it. `None` if threads
-    /// are running, which they would not have.
+    /// are running, which the children would not have.
     ///
     /// # Errors
     /// No process can be made.
@@ -56,14 +56,14 @@ impl LastingHelper {
         patience: Duration,
         mut answer: impl FnMut(&[u8]) -> Vec<u8>,
     ) -> io::Result<Option<Self>> {
-        // A question is one packet: whoever dies has taken it whole, or not at all.
+        // A question is one packet: a child that dies has taken it whole, or not at all.
         let (socket, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         match fork::fork_alone(&theirs)? {
             None => Ok(None),
             Some(Side::Parent(_)) => Ok(Some(Self { socket, patience, asked: 0 })),
             Some(Side::Child) => {
-                // One that cannot go on is gone, as its socket tells.
+                // A watching child that cannot go on ends, as its socket tells.
                 let _ = watch(&theirs, patience, &mut answer);
                 fork::end_child(0)
             }
@@ -74,7 +74,7 @@ impl LastingHelper {
     ///
     /// # Errors
     /// The child was late ([`io::ErrorKind::TimedOut`]) or died each time ([`io::ErrorKind::Interrupted`]), and another one
-    /// answers the next question; or all have ended ([`io::ErrorKind::BrokenPipe`]).
+    /// answers the next question; or all children have ended ([`io::ErrorKind::BrokenPipe`]).
     pub fn ask(&mut self, question: &[u8]) -> io::Result<Vec<u8>> {
         if question.len() > MAX_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -99,7 +99,7 @@ impl LastingHelper {
                 Some((found, [DIED])) if *found == number => {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                // To a question that is not waited for any more.
+                // An answer to a question that is not waited for any more.
                 _ => {}
             }
         }
@@ -108,15 +108,15 @@ impl LastingHelper {
 
 /// How a child has ended.
 enum Ended {
-    /// Nobody asks any more.
+    /// The other end is closed: no more questions come.
     Done,
-    /// Over the question of this number, or between two.
+    /// The child died over the question of this number, or between two.
     Died(Option<[u8; NUMBER_BYTES]>),
-    /// The question of this number has taken it too long.
+    /// The question of this number has taken the child too long.
     Late([u8; NUMBER_BYTES]),
 }
 
-/// Starts a child that answers, and another one when it dies, until nobody asks any more.
+/// Starts a child that answers, and another one when it dies, until the other end is closed.
 fn watch(
     socket: &OwnedFd,
     patience: Duration,
@@ -131,7 +131,7 @@ fn watch(
                 let _ = serve(socket, answer);
                 fork::end_child(0)
             }
-            // There are too many processes now; or nobody asks any more.
+            // There are too many processes now; or the other end is closed.
             _ if waiting(socket)?.is_some() => {
                 std::thread::sleep(NO_PROCESS);
                 continue;
@@ -153,7 +153,7 @@ fn watch(
         if started.elapsed() < PAUSE {
             std::thread::sleep(PAUSE);
         }
-        // Those that could not end, and have ended since.
+        // Children that could not end, and have ended since.
         while matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
@@ -161,11 +161,11 @@ fn watch(
     }
 }
 
-/// Kills what is left of a child and of all that it has started, and waits a moment for their end: one of the child's threads
-/// may wait in the kernel, and what is being started is seen only by the next look.
+/// Kills the rest of a child and all processes that it has started, and waits a moment for their end: one of the child's
+/// threads may wait in the kernel, and a process that is being started is seen only by the next look.
 fn end_all(child: Pid) {
     let _ = kill(child, Signal::SIGKILL);
-    // The session is the child's: no other one has its number as long as nobody has waited for the child.
+    // The session is the child's: no other one gets its number as long as the child was not waited for.
     let is_of_it = |process: &u32| getsid(Some(pid(*process))) == Ok(child);
     let lives = |process: &u32| procfs::is_dying(*process) != Some(true);
     let since = Instant::now();
@@ -189,7 +189,7 @@ fn pid(process: u32) -> Pid {
     Pid::from_raw(process.cast_signed())
 }
 
-/// Answers questions until nobody asks any more. A question stays in the socket until it is answered, so that another child
+/// Answers questions until the other end is closed. A question stays in the socket until it is answered, so that another child
 /// finds it.
 fn serve(socket: &OwnedFd, answer: &mut impl FnMut(&[u8]) -> Vec<u8>) -> io::Result<()> {
     while let Some(question) = take(socket, MsgFlags::MSG_PEEK)? {
@@ -203,19 +203,19 @@ fn serve(socket: &OwnedFd, answer: &mut impl FnMut(&[u8]) -> Vec<u8>) -> io::Res
     Ok(())
 }
 
-/// Waits for the end of a child, and ends it if a question takes it too long, or if nobody asks any more.
+/// Waits for the end of a child, and ends it if a question takes it too long, or if the other end is closed.
 fn until_end(child: Pid, socket: &OwnedFd, patience: Duration) -> io::Result<Ended> {
     let end = this_process::open_pid(child)?;
-    // What waits in the socket, and since when.
+    // The question that waits in the socket, and since when.
     let mut asked: Option<([u8; NUMBER_BYTES], Instant)> = None;
     loop {
-        // Another question may wait by then, which the child has begun when it had answered the one before.
+        // Another question may wait by then, which the child has begun after it had answered the one before.
         let look = LOOK.min(patience / 8);
         let left = asked.map(|(_, since)| patience.saturating_sub(since.elapsed()).min(look));
         let timeout = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
-        // Readable all the time while a question waits.
+        // The socket is readable all the time while a question waits.
         let mut polled = vec![PollFd::new(end.as_fd(), PollFlags::POLLIN)];
         if asked.is_none() {
             polled.push(PollFd::new(socket.as_fd(), PollFlags::POLLIN));
@@ -252,7 +252,7 @@ fn until_end(child: Pid, socket: &OwnedFd, patience: Duration) -> io::Result<End
     }
 }
 
-/// The number of the question that waits; `None` in it: there is none. `None`: nobody asks any more.
+/// The number of the question that waits; `Some(None)` without a question; `None` if the other end is closed.
 fn waiting(socket: &OwnedFd) -> io::Result<Option<Option<[u8; NUMBER_BYTES]>>> {
     match take(socket, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
         Ok(packet) => Ok(packet.map(|packet| packet.first_chunk().copied())),
@@ -261,7 +261,7 @@ fn waiting(socket: &OwnedFd) -> io::Result<Option<Option<[u8; NUMBER_BYTES]>>> {
     }
 }
 
-/// Takes a question that has no answer out of the socket.
+/// Takes a question without an answer out of the socket, and sends the reason.
 fn refuse(socket: &OwnedFd, number: [u8; NUMBER_BYTES], why: u8) -> io::Result<()> {
     if waiting(socket)? == Some(Some(number)) {
         take(socket, MsgFlags::MSG_DONTWAIT)?;
@@ -272,13 +272,13 @@ fn refuse(socket: &OwnedFd, number: [u8; NUMBER_BYTES], why: u8) -> io::Result<(
 
 fn put(socket: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     match send(socket.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL) {
-        // So says the kernel once if the other end was closed with packets in it.
+        // The kernel reports this once if the other end was closed with packets in it.
         Err(Errno::ECONNRESET) => Err(io::ErrorKind::BrokenPipe.into()),
         sent => Ok(sent.map(drop)?),
     }
 }
 
-/// A packet; `None`: the other end is closed. Where there is none in time, the error is [`io::ErrorKind::TimedOut`].
+/// A packet; `None` if the other end is closed. If no packet comes in time, the error is [`io::ErrorKind::TimedOut`].
 fn take(socket: &OwnedFd, flags: MsgFlags) -> io::Result<Option<Vec<u8>>> {
     let mut packet = vec![0; NUMBER_BYTES + 1 + MAX_BYTES];
     let length = loop {

@@ -1,4 +1,5 @@
-//! Processes: this one, those that it forks and watches, what /proc tells of others, and what a service manager keeps for them.
+//! Processes: this one, those that it forks and watches, facts of /proc about others, and the descriptor store of a service
+//! manager.
 
 pub mod cgroup;
 pub mod descriptor_store;

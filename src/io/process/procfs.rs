@@ -1,4 +1,4 @@
-//! What /proc says of this process and of others. Imports nothing of ours.
+//! Facts of /proc about this process and others. Imports nothing of ours.
 
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -14,14 +14,15 @@ pub fn pids() -> impl Iterator<Item = u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The processes that hold a lock of a whole file with this inode, of any file system, as far as this one sees them.
+/// The processes that hold a lock of a whole file with this inode, of any file system, as far as this process sees them.
 #[must_use]
 pub fn lock_holders(inode: u64) -> Vec<u32> {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     locks.lines().filter_map(|line| lock_holder(line, inode)).collect()
 }
 
-/// Of `1: FLOCK  ADVISORY  WRITE 4711 fe:00:12 0 EOF`. Who waits for a lock has an arrow in place of the first word.
+/// The process in `1: FLOCK  ADVISORY  WRITE 4711 fe:00:12 0 EOF`. A process that waits for a lock has an arrow in place of the
+/// first word.
 fn lock_holder(line: &str, inode: u64) -> Option<u32> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let &[_, "FLOCK", _, _, pid, file, ..] = fields.as_slice() else { return None };
@@ -42,7 +43,7 @@ pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
-/// The bytes that a process has read from files so far, from memory or a disk; 0 if this process may not know.
+/// The bytes that a process has read from files so far, from memory or a disk; 0 if this process may not see that.
 #[must_use]
 pub fn read_bytes(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
@@ -51,15 +52,15 @@ pub fn read_bytes(pid: i32) -> u64 {
     ["rchar", "read_bytes"].into_iter().filter_map(field).sum()
 }
 
-/// The CPU time that a process has taken so far; none if it has ended.
+/// The CPU time that a process has taken so far; zero if it has ended.
 #[must_use]
 pub fn cpu_time(pid: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold anything, and ends with the last parenthesis.
+    // The name may hold any characters, and ends with the last parenthesis.
     let behind_name = text.rsplit(')').next().unwrap_or_default();
     let ticks = behind_name.split_ascii_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    // What user space is told is always counted in hundredths of a second.
+    // The kernel shows times to user space in hundredths of a second, always.
     Duration::from_millis(ticks.saturating_mul(10))
 }
 
@@ -70,7 +71,7 @@ pub fn may_administer(status: &str, name: &str) -> Option<bool> {
     Some(mask >> SYS_ADMIN_BIT & 1 == 1)
 }
 
-/// Whether a thread has got a signal that will end its process, or is ending already. `None` if it cannot be known: the
+/// Whether a thread has got a signal that will end its process, or is ending already. `None` if this cannot be known: the
 /// thread is gone, or not visible to this process.
 #[must_use]
 pub fn is_dying(thread: u32) -> Option<bool> {
@@ -87,34 +88,33 @@ pub(super) fn is_ending(process: Pid) -> bool {
 }
 
 fn status_of(thread: impl std::fmt::Display) -> Option<String> {
-    // With room for all of it, since the file tells no size: it is read at once.
+    // With room for all of the text, since the file tells no size: it is read at once.
     let mut status = Vec::with_capacity(4096);
     File::open(format!("/proc/{thread}/status")).ok()?.read_to_end(&mut status).ok()?;
     Some(String::from_utf8_lossy(&status).into_owned())
 }
 
-/// Whether a process that is dying was killed by a signal, rather than ends by itself. `false` also where this process may
-/// not see that.
+/// Whether a dying process was killed by a signal, rather than ends by itself. `false` also if this process may not see that.
 pub(super) fn is_killed(process: Pid) -> bool {
     let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
     says_killed(&String::from_utf8_lossy(&stat))
 }
 
-/// Of the fields behind the state, the one with the exit code as wait(2) gives it. It is 0 for whoever may not trace the
-/// process.
+/// The place of the exit code as wait(2) gives it, among the fields behind the state. The field is 0 for a process that may not
+/// trace the other one.
 const EXIT_CODE: usize = 48;
 
 fn says_killed(stat: &str) -> bool {
-    // The name before it may hold anything.
+    // The name before the fields may hold any characters.
     let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
     let mut fields = fields.split_whitespace();
-    // Of one that is stopped, the field has the signal that stopped it.
+    // In a stopped process, the field has the signal that stopped it.
     let is_stopped = matches!(fields.next(), Some("T" | "t"));
     let code = fields.nth(EXIT_CODE).and_then(|code| code.parse::<i32>().ok());
     !is_stopped && code.is_some_and(|code| code & 0x7f != 0)
 }
 
-/// Whether this process ignores a signal, as its parent has it.
+/// Whether this process ignores a signal, as its parent has set it.
 #[must_use]
 pub fn ignores(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -15,7 +15,7 @@ use std::path::Path;
 /// The file cannot be opened or is no namespace, or this process may not enter it.
 pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
     let namespace = File::open(file)?;
-    // The working directory is shared with other threads, and none that is shared can be left.
+    // The working directory is shared with other threads, and a shared one cannot be left.
     nix::sched::unshare(CloneFlags::CLONE_FS)?;
     Ok(nix::sched::setns(namespace, CloneFlags::CLONE_NEWNS)?)
 }
@@ -23,7 +23,7 @@ pub fn enter_mount_namespace(file: &Path) -> io::Result<()> {
 /// How likely a process is to be killed when memory is short: from -1000 (never) to 1000.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Has the kernel kill other processes first when memory is short, if this one may ask for that. Gives what was set before.
+/// Has the kernel kill other processes first when memory is short, if this one may ask for that. Returns the former setting.
 pub(super) fn be_killed_last() -> Option<String> {
     let before = std::fs::read_to_string(OOM_SCORE).ok()?;
     std::fs::write(OOM_SCORE, "-1000").ok().map(|()| before)
@@ -36,21 +36,21 @@ pub(super) fn set_oom_score(score: Option<&str>) {
     }
 }
 
-/// Has signals do what programs expect of them. Whoever has started this one may have blocked some or ignored some, and programs
+/// Has signals act as programs expect. The program that has started this one may have blocked or ignored some, and programs
 /// inherit that. Call it before there are threads.
 pub fn reset_signals() {
     let reset = |signal, handler| {
         // SAFETY: no function of this program is to be called.
         let _ = unsafe { nix::sys::signal::signal(signal, handler) };
     };
-    // Of children that are ignored the kernel keeps no exit code: nobody would hear how one has ended.
+    // The kernel keeps no exit code of children that are ignored: the end of a child would not be noticed.
     reset(Signal::SIGCHLD, SigHandler::SigDfl);
     // A write beyond the limit of file sizes (`ulimit -f`) fails as any other, and ends no daemon for a line in its log.
     reset(Signal::SIGXFSZ, SigHandler::SigIgn);
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// What `ps` shows of this process.
+/// Sets the name that `ps` shows for this process.
 pub fn set_name(name: &std::ffi::CStr) {
     let _ = nix::sys::prctl::set_name(name);
 }
@@ -65,7 +65,7 @@ pub fn this_thread() -> Pid {
 pub fn allow_wakes() {
     extern "C" fn nothing(_: i32) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler does nothing, so that it may run at any time. Nothing else of this program uses SIGUSR1.
+    // SAFETY: the handler does nothing, so that it may run at any time. No other code of this program uses SIGUSR1.
     let _ = unsafe { sigaction(Signal::SIGUSR1, &action) };
 }
 
@@ -114,12 +114,12 @@ pub fn stderr_is_the_journal() -> bool {
     stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
-/// `PIDFD_THREAD`: tells of the end of one thread (Linux 6.9). Of the main thread it tells only after all others from Linux
-/// 6.15 on.
+/// `PIDFD_THREAD`: the descriptor tells of the end of one thread (Linux 6.9). From Linux 6.15 on, it tells of the main thread
+/// only after all others.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
 
-/// A descriptor that is readable once the main thread of the process has ended, whatever its other threads do; where the
-/// kernel cannot do that, once all have ended.
+/// A descriptor that is readable once the main thread of the process has ended, whatever its other threads do; if the kernel
+/// cannot do that, once all threads have ended.
 pub(super) fn open_pid(pid: Pid) -> io::Result<OwnedFd> {
     let open = |flags: libc::c_uint| {
         // SAFETY: pidfd_open(2) takes two numbers, and touches no memory.

@@ -1,5 +1,5 @@
-//! Worker processes of a supervisor: to start them, in this program or in another one, to notice that one has died, and to
-//! be told by one what the next one needs. Imports `fork`, `this_process` and `procfs`.
+//! Worker processes of a supervisor: starts them, in this program or in another one, notices that one has died, and takes
+//! messages with the data that the next one needs. Imports `fork`, `this_process` and `procfs`.
 
 use super::fork::check_single_thread;
 use super::{procfs, this_process};
@@ -27,12 +27,12 @@ use std::{env, fmt};
 
 /// The most descriptors of a connection that one message carries.
 pub const MAX_DESCRIPTORS: usize = 250;
-/// All descriptors that one message carries: a socket comes with those of the connection. The kernel takes 253.
+/// The most descriptors that one message carries: a socket comes with those of the connection. The kernel takes 253.
 const MAX_CARRIED: usize = MAX_DESCRIPTORS + 1;
 /// The longest message: three paths, and some numbers.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
-/// Says to a program that a supervisor started it: `PID:DESCRIPTOR`. The number of the process tells it from a program that
-/// a worker runs.
+/// The variable that tells a program that a supervisor started it: `PID:DESCRIPTOR`. The number of the process tells it from a
+/// program that a worker runs.
 const VARIABLE: &str = "FFRFS_WORKER";
 /// Tells a worker that another one serves from now on.
 pub const LEAVE: Signal = Signal::SIGUSR2;
@@ -43,29 +43,29 @@ const ENDING: Duration = Duration::from_millis(50);
 /// The pause between two looks for a worker that is dying and cannot end, and once there is one.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(250);
-/// A process that ends by itself may take so long to give back its memory and rings, on a busy host. One that was killed
-/// is not waited for longer than from one look to the next.
+/// How long a process that ends by itself may take to give back its memory and rings, on a busy host. A killed process is not
+/// waited for longer than from one look to the next.
 const SLOW_END: Duration = Duration::from_secs(3);
 
 /// A process that is to serve.
 pub struct Worker {
     pid: Pid,
-    /// Readable once the main thread has ended.
+    /// A descriptor that is readable once the main thread has ended.
     end: OwnedFd,
-    /// `None` once it is closed.
+    /// The socket to the worker; `None` once it is closed.
     messages: Option<Messages>,
-    /// Since when it is known to be dying.
+    /// Since when the worker is known to be dying.
     dying_since: Option<Instant>,
 }
 
 /// An end of the socket between a supervisor and a worker.
 pub struct Messages(OwnedFd);
 
-/// What [`Messages::receive`] brings.
+/// A message that [`Messages::receive`] returns.
 pub struct Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub bytes: Vec<u8>,
-    /// The descriptors that came with it.
+    /// The descriptors that came with the message.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -77,13 +77,13 @@ pub enum Forked {
     Worker(Messages),
 }
 
-/// What [`Supervisor::wait`] brings.
+/// An event that [`Supervisor::wait`] returns.
 pub enum Event {
     /// A signal to this process.
     Signal(Signal),
-    /// The worker with this number has something to tell.
+    /// The worker with this number has sent a message.
     Message(usize, Message),
-    /// The main thread of the worker with this number has ended, or it is dying and does not come to its end.
+    /// The main thread of the worker with this number has ended, or the worker is dying and does not come to its end.
     Ended(usize),
     /// The time is over.
     Timeout,
@@ -92,11 +92,11 @@ pub enum Event {
 /// How a worker has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this exit code.
+    /// The worker has ended by itself, with this exit code.
     Exited(i32),
-    /// By a signal.
+    /// A signal has ended the worker.
     Killed(Signal),
-    /// It was killed, and one of its threads cannot end: it waits in the kernel, or writes a core dump.
+    /// The worker was killed, and one of its threads cannot end: it waits in the kernel, or writes a core dump.
     Hangs,
 }
 
@@ -110,17 +110,17 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Takes the signals of this process one by one; a worker has them as they were before.
+/// Takes the signals of this process one by one; a worker has the signals as they were before.
 pub struct Supervisor {
     signals: SignalFd,
     before: SigSet,
-    /// How likely the process was to be killed for memory.
+    /// How likely the process was to be killed when memory is short.
     oom_score: Option<String>,
 }
 
 impl Supervisor {
-    /// From now on, SIGTERM, SIGINT, SIGHUP and [`UPGRADE`] to this process are events, and the kernel kills other processes
-    /// first when memory is short, as far as this one may ask for that.
+    /// Makes SIGTERM, SIGINT, SIGHUP and [`UPGRADE`] to this process events from now on, and has the kernel kill other
+    /// processes first when memory is short, as far as this one may ask for that.
     ///
     /// # Errors
     /// There is no descriptor left.
@@ -134,10 +134,10 @@ impl Supervisor {
         Ok(Self { signals, before, oom_score: this_process::be_killed_last() })
     }
 
-    /// Starts a worker, which has all that this process has but its signals.
+    /// Starts a worker, which has a copy of this process but for its signals.
     ///
     /// # Errors
-    /// No process can be made, or other threads are running, which it would not have.
+    /// No process can be made, or other threads are running, which the worker would not have.
     pub fn fork(&self) -> io::Result<Forked> {
         check_single_thread()?;
         let (ours, theirs) =
@@ -152,7 +152,7 @@ impl Supervisor {
                     messages: Some(Messages(ours)),
                     dying_since: None,
                 })),
-                // Nobody could watch it.
+                // Without the descriptor the worker could not be watched.
                 Err(error) => {
                     let _ = kill(child, Signal::SIGKILL);
                     let _ = waitpid(child, None);
@@ -168,7 +168,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for something to happen, but no longer than `at_most`.
+    /// Waits for an event, but no longer than `at_most`.
     ///
     /// # Errors
     /// A descriptor broke.
@@ -186,7 +186,7 @@ impl Supervisor {
             let timeout = left.into_iter().chain(look).min().map_or(PollTimeout::NONE, |time| {
                 PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
             });
-            // What a worker has told comes before its end.
+            // The messages of a worker come before its end.
             let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
             let messages = |worker: &Worker| worker.messages.is_some();
             let telling: Vec<usize> =
@@ -225,7 +225,7 @@ impl Supervisor {
             let (told, ended) = ready[1..].split_at(telling.len());
             if let Some(at) = told.iter().position(|&ready| ready) {
                 let (number, worker) = (telling[at], &mut *workers[telling[at]]);
-                // One that has ended before it took a message breaks the socket.
+                // A worker that has ended before it took a message breaks the socket.
                 match worker.messages.as_ref().and_then(|messages| messages.receive().ok()?) {
                     Some(message) => return Ok(Event::Message(number, message)),
                     None => worker.messages = None,
@@ -240,28 +240,28 @@ impl Supervisor {
 }
 
 impl Worker {
-    /// Its number as a process.
+    /// The number of the process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Sends it a signal, unless it has ended.
+    /// Sends the worker a signal, unless it has ended.
     pub fn send(&self, signal: Signal) {
         let _ = kill(self.pid, signal);
     }
 
-    /// The socket to it, unless it has closed its end.
+    /// The socket to the worker, unless the worker has closed its end.
     #[must_use]
     pub fn messages(&self) -> Option<&Messages> {
         self.messages.as_ref()
     }
 
-    /// After [`Event::Ended`]: how it has ended. Waits a moment for its other threads: some kernels tell of the main thread's end
-    /// before they have ended.
+    /// How the worker has ended, after [`Event::Ended`]. Waits a moment for its other threads: some kernels tell of the main
+    /// thread's end before they have ended.
     #[must_use]
     pub fn ending(&self) -> Ending {
-        // Of the long wait, what was waited before counts.
+        // The time since the worker was found dying counts in the long wait.
         let called = Instant::now();
         let since = self.dying_since.unwrap_or(called);
         let patience = if procfs::is_killed(self.pid) { ENDING } else { SLOW_END };
@@ -276,8 +276,8 @@ impl Worker {
         }
     }
 
-    /// Whether it has been dying for a while. The kernel does not tell when the main thread of a process has ended as long
-    /// as another thread waits in it, and all threads of a process that dumps its core wait for that one.
+    /// Whether the worker has been dying for a while. The kernel does not tell when the main thread of a process has ended as
+    /// long as another thread waits in it, and all threads of a process that dumps its core wait for the dump.
     fn hangs(&mut self) -> bool {
         let is_dying = procfs::is_ending(self.pid);
         let since = self.dying_since.filter(|_| is_dying);
@@ -288,7 +288,7 @@ impl Worker {
         })
     }
 
-    /// How it has ended, with all threads; `None` while it has not.
+    /// How the worker has ended, with all threads; `None` while it has not.
     #[must_use]
     pub fn ended(&self) -> Option<Ending> {
         match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
@@ -299,8 +299,8 @@ impl Worker {
     }
 }
 
-/// Waits for processes that have ended and are none of these `workers`: who is the first process of a container inherits what
-/// they leave.
+/// Waits for processes that have ended and are none of these `workers`: the first process of a container inherits the children
+/// of processes that end.
 pub fn reap_others<'a>(workers: impl Iterator<Item = &'a Worker> + Clone) {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) =
@@ -325,8 +325,8 @@ impl Messages {
         Ok(Pid::from_raw(getsockopt(&self.0, sockopt::PeerCredentials)?.pid()))
     }
 
-    /// The end of a program that a supervisor has started as a worker; `None` in any other program. Only the first call
-    /// gives it.
+    /// The worker's end, for a program that a supervisor has started; `None` in any other program. Only the first call gives
+    /// it.
     ///
     /// # Errors
     /// The descriptor is not that of a supervisor.
@@ -339,7 +339,7 @@ impl Messages {
         if pid != std::process::id() || number <= 2 || IS_TAKEN.swap(true, Ordering::Relaxed) {
             return Ok(None);
         }
-        // SAFETY: only these two calls use it, which fail with EBADF if it is not open.
+        // SAFETY: only these two calls use the descriptor; they fail with EBADF if it is not open.
         let named = unsafe { BorrowedFd::borrow_raw(number) };
         if getsockopt(&named, sockopt::SockType)? != SockType::SeqPacket {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -350,8 +350,8 @@ impl Messages {
         Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(number) })))
     }
 
-    /// Turns this process into another program, which is called as this one was, and finds this end by
-    /// [`Messages::inherited`]. Gives the reason if that fails.
+    /// Turns this process into another program, which is called as this one was, and finds this end by [`Messages::inherited`].
+    /// Returns the reason if that fails.
     #[must_use]
     pub fn become_program(self, program: &Path, directory: Option<&Path>) -> io::Error {
         if let Err(error) = fcntl(&self.0, FcntlArg::F_SETFD(FdFlag::empty())) {
@@ -368,13 +368,13 @@ impl Messages {
             if let Some(directory) = directory {
                 env::set_current_dir(directory)?;
             }
-            // Not by `Command`, for which the C library has a shell run what the kernel does not take for a program.
+            // Not by `Command`, for which the C library has a shell run files that the kernel does not take for programs.
             Ok(execve(&text(program.into())?, &arguments, &variables)?)
         };
         run().err().unwrap_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// Takes a message, and waits for one; `None`: the other end is closed. Where this process may not open so many files, the
+    /// Takes a message, and waits for one; `None` if the other end is closed. If this process may not open so many files, the
     /// message comes with fewer descriptors.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The structures of `linux/fuse.h` that each request through a ring begins with. Fields are called as there;
+//! The structures of `linux/fuse.h` at the beginning of each request through a ring. Fields are called as there;
 //! `tests/suite/wire.rs` compares sizes and offsets.
 #![expect(missing_docs, reason = "linux/fuse.h documents the fields")]
 
@@ -61,7 +61,7 @@ pub struct CmdReq {
 }
 
 impl ReqHeader {
-    /// The header of the request that came.
+    /// The header of the request.
     pub(super) fn in_header(&self) -> InHeader {
         prefix(&self.in_out)
     }
@@ -76,7 +76,7 @@ impl ReqHeader {
     }
 }
 
-/// The structure that a header begins with.
+/// The structure at the beginning of a header.
 #[must_use]
 pub fn prefix<T: FromBytes + IntoBytes>(header: &[u8; 128]) -> T {
     const { assert!(size_of::<T>() <= 128, "a header has 128 bytes") };

@@ -1,4 +1,4 @@
-//! The slots of a ring: what they are made of, and the memory that idle ones give back. Imports the headers and buffers.
+//! The slots of a ring: their parts, and the memory that idle ones give back. Imports the headers and buffers.
 
 use super::header::ReqHeader;
 use crate::io::memory::Buffer;
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::FromZeros;
 
-/// What a payload holds beyond the largest answer.
+/// The bytes of a payload beyond the largest answer.
 pub(super) const MARGIN_BYTES: usize = 8192;
-/// The most bytes that the kernel may be allowed to send in a WRITE (`max_write` of INIT): all that is read of a request then
-/// lies in what a slot always keeps. A SETXATTR may be longer, but is refused by its name, which stands first.
+/// The most bytes that the kernel may be allowed to send in a WRITE (`max_write` of INIT): all bytes of a request that are read
+/// then lie in the memory that a slot always keeps. A SETXATTR may be longer, but is refused by its name, which stands first.
 pub const MOST_WRITTEN_BYTES: u32 = 16 << 10;
 const KEPT_BYTES: usize = MOST_WRITTEN_BYTES as usize;
 /// A slot that was not used for this long gives its memory back.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How many slots a queue has.
+/// The number of slots of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
-    /// All of them.
+    /// All slots.
     pub all: usize,
-    /// Those that keep their memory when they are idle.
+    /// The slots that keep their memory when they are idle.
     pub keeping: usize,
 }
 
@@ -29,11 +29,11 @@ pub struct Depth {
 #[derive(Default)]
 pub(super) struct Slots {
     pub(super) all: Vec<Slot>,
-    /// How many may keep what large answers have used.
+    /// How many slots may keep the memory of large answers.
     keeping: usize,
-    /// How many have that now.
+    /// How many slots have such memory now.
     large: usize,
-    /// When was looked which are idle.
+    /// When idle slots were last looked for.
     looked: Option<Instant>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Slot {
     pub(super) vectors: Box<[libc::iovec; 2]>,
     /// Whether the header and payload are ours at the moment.
     pub(super) ours: bool,
-    /// Whether a large answer was put there since it gave its memory back.
+    /// Whether a large answer was put into the slot since it gave its memory back.
     is_large: bool,
     /// Whether a request was answered since the last look.
     is_used: bool,
@@ -59,14 +59,14 @@ impl Slots {
     /// The slots of these queues, with payloads of `payload_bytes`.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// There is no memory for the slots.
     pub(super) fn new(queues: &[u16], depth: Depth, payload_bytes: usize) -> io::Result<Self> {
         let of_queue = |&queue| (0..depth.all).map(move |_| Slot::new(queue, payload_bytes));
         let all = queues.iter().flat_map(of_queue).collect::<io::Result<_>>()?;
         Ok(Self { all, keeping: depth.keeping * queues.len(), ..Self::default() })
     }
 
-    /// Notes that a slot was answered with so many bytes, or with an error after any.
+    /// Notes that a slot was answered with this many bytes, or with an error after any number.
     pub(super) fn note(&mut self, slot: usize, bytes: usize) {
         let slot = &mut self.all[slot];
         slot.is_used = true;
@@ -81,13 +81,13 @@ impl Slots {
         (self.large > self.keeping).then_some(IDLE)
     }
 
-    /// Has slots give back their memory that the kernel has and that were not used for a while. The kernel must have taken all
+    /// Has slots give back memory that was not used for a while, if the kernel has the slot. The kernel must have taken all
     /// answers.
     pub(super) fn give_back(&mut self) {
         if self.large <= self.keeping || self.looked.is_some_and(|at| at.elapsed() < IDLE) {
             return;
         }
-        // Used or not, that is known from the first look on.
+        // From the first look on, it is known whether a slot is used.
         let is_first = self.looked.replace(Instant::now()).is_none();
         for slot in &mut self.all {
             let was_used = std::mem::take(&mut slot.is_used) || is_first;
@@ -109,7 +109,7 @@ impl Slots {
 impl Slot {
     fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
         let mut header = Box::new(ReqHeader::new_zeroed());
-        // More than the kernel is told of: a read past the page cache may begin before the answer.
+        // More than the kernel is told: a read past the page cache may begin before the answer.
         let mut payload = Buffer::with_capacity(payload_bytes + MARGIN_BYTES)?;
         let vectors = Box::new([
             libc::iovec {

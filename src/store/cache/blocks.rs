@@ -20,7 +20,7 @@ mod sync {
     };
 }
 
-/// What a thread may do with a block.
+/// The answer to a thread that wants the turn to fetch a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The block is present.
@@ -35,7 +35,7 @@ pub(super) enum Turn {
 pub(super) struct Blocks {
     total: u64,
     present: Box<[AtomicU64]>,
-    /// The number of present blocks. Never more than there are: counted after a mark is set, and before one is removed.
+    /// The number of present blocks. Never too large: counted after a mark is set, and before one is removed.
     count: AtomicU64,
     /// The blocks whose bytes this process has fetched, or compared with their checksums.
     compared: Box<[AtomicU64]>,

@@ -110,8 +110,8 @@ impl Directory {
         }
     }
 
-    /// Opens one of its directories, to remove files. Follows no link: those who share the cache could have all files of
-    /// any directory removed.
+    /// Opens one of its directories, to remove files. Follows no link: users who share the cache could have all files of any
+    /// directory removed.
     pub(super) fn open(&self, directory: &Path) -> io::Result<Beneath> {
         let place = self.place();
         let name = directory.strip_prefix(place).map_err(io::Error::other)?;
@@ -213,7 +213,7 @@ impl Directory {
     }
 }
 
-/// Refuses what is no directory, such as a link to one.
+/// Refuses a path that is no directory, such as a link to one.
 fn must_be_directory(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         return Ok(());
@@ -223,7 +223,7 @@ fn must_be_directory(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotADirectory, text))
 }
 
-/// The group with which root shares a cache directory. `None`: nobody shares it, or it would be refused.
+/// The group with which root shares a cache directory. `None` if it is not shared, or would be refused.
 #[must_use]
 pub fn sharing_group(path: &Path) -> Option<u32> {
     let is_shared = trust(path, false).ok()?;
@@ -240,8 +240,8 @@ pub(super) fn open_plain(path: &Path, may_write: bool) -> io::Result<File> {
     }
 }
 
-/// Refuses a directory that others may write, unless root has made it setgid for a group, and tells whether root has.
-/// Within such a directory (`in_shared`) the members of the group are trusted.
+/// Refuses a directory that others may write, unless root has made it setgid for a group, and returns whether root has. Within
+/// such a directory (`in_shared`) the members of the group are trusted.
 fn trust(path: &Path, in_shared: bool) -> io::Result<bool> {
     let found = fs::metadata(path)?;
     let refused = |why: &str| {

@@ -87,9 +87,9 @@ impl Entry {
         self.state.blocks.take_run(blocks.clone()).then(|| lock_run(&self.state, blocks, freed))?
     }
 
-    /// Evicts blocks, so that others can be cached in their place: only present ones, and only if no other process has
-    /// the entry open and no user has pinned it. Bytes that are being read stay until they were. Returns the room that
-    /// became free; `None` if there is none. Blocks the thread.
+    /// Evicts blocks, so that others can be cached in their place: only present ones, and only if no other process has the
+    /// entry open and no user has pinned it. Bytes that are being read stay until the read has ended. Returns the room that
+    /// became free; `None` if no room did. Blocks the thread.
     #[must_use]
     pub fn replace(&self, blocks: &[u64]) -> Option<Freed> {
         replace(&self.state, blocks)
@@ -156,9 +156,9 @@ impl Entry {
         if state.blocks.is_compared(block) {
             return false;
         }
-        // Else a thread that is slower drops what another one has fetched again.
+        // Else a slower thread would drop a block that another one has fetched again.
         let _alone = state.lock_comparison(block);
-        // What is being read stays in the file.
+        // Bytes that are being read stay in the file.
         let _reading = Reading::begin();
         let bytes = block_range(block, state.length_bytes);
         if state.blocks.is_compared(block) || !self.is_present(&bytes) {

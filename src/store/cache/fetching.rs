@@ -158,8 +158,7 @@ pub struct Unchecked {
 }
 
 impl Unchecked {
-    /// Compares the block with its CRC-32C. Reads the block from the disk. Whoever claims the block next finds what this has
-    /// found.
+    /// Compares the block with its CRC-32C. Reads the block from the disk. The next claim of the block finds the result.
     #[must_use]
     pub fn check(self) -> Claim {
         let Self { held, crc } = self;
@@ -167,7 +166,7 @@ impl Unchecked {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let is_read = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
         let is_whole = is_read && crc32c(&bytes) == crc;
-        // A cache that cannot be written is not asked for a while, so that nobody checks the block again and again.
+        // A cache that cannot be written is not asked for a while, so that no thread checks the block again and again.
         let noted = if is_whole { held.note(crc) } else { held.note_absent() };
         if let Err(error) = &noted {
             held.state.room.refuse(error);
@@ -222,8 +221,8 @@ impl Fetching {
     /// before and bytes past the block are skipped.
     ///
     /// # Errors
-    /// The cache cannot take the bytes (no space, quota, disk error): drop this, and serve the bytes without it. Or
-    /// there is a gap before these bytes.
+    /// The cache cannot take the bytes (no space, quota, disk error): drop the turn, and serve the bytes without it. Or there
+    /// is a gap before these bytes.
     pub fn write(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         if offset_bytes > self.next {
             return Err(io::Error::new(

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const SLOT_BYTES: u64 = EntryId::BYTES as u64;
-/// More than any process opens; the rest of a longer file is ignored.
+/// The most bytes of a file that are read, more than any process needs; the rest of a longer file is ignored.
 const MOST_BYTES: u64 = (1 << 20) * SLOT_BYTES;
 
 /// The entries that this process has open.
@@ -34,7 +34,7 @@ struct Slots {
     used: u64,
 }
 
-/// While this is held, the entry is not removed.
+/// While a lease is held, its entry is not removed.
 pub(super) struct Lease {
     file: Arc<LeaseFile>,
     slot: u64,
@@ -94,7 +94,7 @@ impl Lease {
     /// Whether this is the only lease of `id`. The caller has locked the directory exclusively.
     ///
     /// # Errors
-    /// A lease of another process cannot be read, so that nobody knows what it has open.
+    /// A lease of another process cannot be read, so that its open entries are not known.
     pub(super) fn is_alone(&self, directory: &Directory, id: &EntryId) -> io::Result<bool> {
         if !self.is_visible() {
             return Ok(false);
@@ -145,12 +145,12 @@ pub(super) struct InUse {
     pub(super) processes: usize,
     /// For each open entry, the number of processes that have it open.
     pub(super) entries: HashMap<EntryId, usize>,
-    /// Why it is not known what one of the processes has open, which may be any entry.
+    /// The reason why the open entries of some process are not known: they may be any entries.
     pub(super) unknown: Option<io::Error>,
 }
 
-/// Finds the open entries. The caller has locked the directory, exclusively if this `removes` the files of processes
-/// that have ended.
+/// Finds the open entries. The caller has locked the directory, exclusively if `removes`: then the files of processes that have
+/// ended are removed.
 pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> {
     let (mut in_use, users) = (InUse::default(), directory.open(&directory.users())?);
     for name in users.names()? {
@@ -181,10 +181,10 @@ pub(super) fn in_use(directory: &Directory, removes: bool) -> io::Result<InUse> 
     Ok(in_use)
 }
 
-/// Opens the file of a process; `None` if it is gone, or no file.
+/// Opens the file of a process; `None` if it is gone, or is no regular file.
 ///
 /// # Errors
-/// It cannot be opened, for example as the file of another user: nobody knows whether its process runs.
+/// The file cannot be opened, for example as it is another user's: whether its process runs is not known.
 fn open_lease(path: &Path) -> io::Result<Option<File>> {
     match open_plain(path, false) {
         Ok(file) => Ok(Some(file)),

@@ -15,7 +15,7 @@ pub(super) const RECORD_BYTES: u64 = 16;
 pub(super) const HEAD_BYTES: usize = 8 + 8 + 8 + EntryId::BYTES + 4;
 const MAGIC: [u8; 8] = *b"FFRFSMP1";
 
-/// What a map says of a block.
+/// The state of a block by its record in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Absent,

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Longer than any URL that a store takes.
+/// The most bytes that are read of the file: more than any URL that a store takes.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The `meta` file of an entry, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
-    /// Without the query, which may hold secrets.
+    /// The URL without the query, which may hold secrets.
     pub(super) url: String,
     /// The store's name of the version.
     pub(super) version: String,

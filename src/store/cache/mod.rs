@@ -57,7 +57,7 @@ use usage::Usage;
 
 /// The maximum number of entries with an open data file; each takes up to three descriptors.
 const MOST_OPEN: usize = 1024;
-/// Of an object that is cached, 64 TiB: a store that claims more must not cost memory.
+/// The most blocks of an object that is cached, 64 TiB: a store that claims more must not cost memory.
 const MOST_BLOCKS: u64 = 1 << 26;
 
 /// A cache directory, as this process uses it.
@@ -81,7 +81,8 @@ pub struct CacheFigures {
     pub joined: u64,
     /// Blocks from before the last boot that passed their check.
     pub checked: u64,
-    /// Blocks that were not as they had been fetched: found at their first use after a boot, or as a container was opened.
+    /// Blocks whose bytes had changed since they were fetched: found at their first use after a boot, or as a container was
+    /// opened.
     pub damaged: u64,
     /// Blocks that the cache had no room for.
     pub refused: u64,
@@ -192,7 +193,7 @@ impl Cache {
         self.directory.place()
     }
 
-    /// Why the cache takes no blocks at the moment.
+    /// The reason why the cache takes no blocks at the moment.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.room.refusal()

@@ -4,8 +4,8 @@
 //! the entry open. The order of the steps makes sure that no byte of a hole is ever read, and that a crash at any point
 //! leaves each block whole or absent:
 //!
-//! 1. With the directory locked, so that no process can open the entry: nobody else has it open.
-//! 2. The block's turn in this process and its lock among the processes: nobody fetches it.
+//! 1. With the directory locked, so that no process can open the entry: no other process has it open.
+//! 2. The block's turn in this process and its lock among the processes: no other thread or process fetches it.
 //! 3. Its record and its mark are removed. New reads find it absent; a process that opens the entry from now on, too, and
 //!    waits for the lock. The directory is unlocked.
 //! 4. Reads that saw the mark come to an end. If they do not, the record and the mark are put back.
@@ -31,7 +31,7 @@ struct Removed {
     crc: u32,
 }
 
-/// Evicts these blocks, as far as that is possible now. Returns the room that they occupied; `None` if none was evicted.
+/// Evicts these blocks, as far as that is possible now. Returns the room that they occupied; `None` if no block was evicted.
 pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
     // A cache that cannot be written would lose the blocks for nothing.
     // On a file system of several nodes, the others do not see this node's locks.
@@ -53,7 +53,7 @@ pub(super) fn replace(state: &Arc<State>, blocks: &[u64]) -> Option<Freed> {
         removed.iter().for_each(Removed::put_back);
         return None;
     }
-    // Before the holes appear: a measurement that saw them would give their room to anybody.
+    // Before the holes appear: a measurement that saw them would give their room to any process.
     let mut freed = state.room.free(removed.iter().map(Removed::bytes).sum());
     let punched: u64 = removed.iter().map(Removed::punch).sum();
     freed.forget(freed.bytes() - punched);

@@ -1,6 +1,5 @@
-//! How much more this process may write into the cache. A background thread measures the size of the cache and the free
-//! space of the file system; the processes that use the cache share the result. Imports `directory`, `evict` and
-//! `lease`.
+//! The bytes that this process may still write into the cache. A background thread measures the size of the cache and the free
+//! space of the file system; the processes that use the cache share the result. Imports `directory`, `evict` and `lease`.
 
 use super::directory::Directory;
 use super::evict::{self, Stored};
@@ -57,7 +56,7 @@ struct State {
     is_rough: bool,
     /// When the last measurement ended, and how long it took.
     looked: Option<(Instant, Duration)>,
-    /// Until when the cache is not written, and why.
+    /// Until when the cache is not written, and the reason.
     refused: Option<(Instant, String)>,
 }
 
@@ -77,7 +76,7 @@ impl State {
     }
 }
 
-/// The room of evicted blocks, for the blocks that they were evicted for. What is not used is given back.
+/// The room of evicted blocks, for the blocks that they were evicted for. Unused room is given back.
 pub struct Freed {
     room: Arc<Room>,
     bytes: u64,
@@ -177,7 +176,7 @@ impl Room {
         }
     }
 
-    /// Takes the room of blocks that were just evicted, before others can.
+    /// Takes the room of blocks that were just evicted, before other threads can.
     pub(super) fn free(self: &Arc<Self>, bytes: u64) -> Freed {
         let mut state = self.lock();
         state.in_flight += bytes;
@@ -196,7 +195,7 @@ impl Room {
         self.has_no_holes.store(true, Relaxed);
     }
 
-    /// Settles what [`Room::take`] took: the bytes were written, or are given back.
+    /// Settles the bytes that [`Room::take`] took: they were written, or are given back.
     pub(super) fn settle(&self, bytes: u64, is_written: bool) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(bytes);
@@ -223,7 +222,7 @@ impl Room {
         }
     }
 
-    /// Why the cache takes no blocks at the moment.
+    /// The reason why the cache takes no blocks at the moment.
     pub(super) fn refusal(&self) -> Option<String> {
         let state = self.lock();
         let (_, why) = state.refused.as_ref().filter(|_| state.is_refused(Instant::now()))?;
@@ -270,7 +269,7 @@ impl Room {
         Ok(())
     }
 
-    /// How much room there should be: with less, entries are evicted.
+    /// The room that there should be: with less, entries are evicted.
     fn wanted(&self) -> io::Result<u64> {
         let max = self.max_bytes(&self.space()?).unwrap_or(u64::MAX);
         Ok((max / 16).clamp(BLOCK_BYTES, EVICTED_BYTES))
@@ -284,7 +283,7 @@ impl Room {
         Ok(freed)
     }
 
-    /// How much may still be written: by the limit if the cache's size (`held_bytes`) is given, and by the file system.
+    /// The bytes that may still be written: by the limit if the cache's size (`held_bytes`) is given, and by the file system.
     fn left(&self, held_bytes: Option<u64>) -> io::Result<u64> {
         let free = self.free_bytes()?;
         let max = self.max_bytes(&self.space()?);
@@ -292,7 +291,7 @@ impl Room {
         Ok(allowed.unwrap_or(u64::MAX).min(free))
     }
 
-    /// By how much `held_bytes` exceed the limit.
+    /// The excess of `held_bytes` over the limit.
     fn excess(&self, held_bytes: u64) -> io::Result<u64> {
         let max = self.max_bytes(&self.space()?);
         Ok(max.map_or(0, |max| held_bytes.saturating_sub(max)))

@@ -24,7 +24,7 @@ use std::time::SystemTime;
 const PAGE_RECORDS: u64 = 4096 / RECORD_BYTES;
 /// How many blocks are compared at a time.
 const COMPARISONS: usize = 16;
-/// A block is compared in pieces that fit into a CPU's cache.
+/// The size of the pieces in which a block is compared: they fit into a CPU's cache.
 const COMPARED_BYTES: usize = 64 << 10;
 
 /// Counters for all entries of a cache.
@@ -49,14 +49,14 @@ pub(super) struct State {
     pub(super) blocks: Blocks,
     pub(super) room: Arc<Room>,
     pub(super) counters: Arc<Counters>,
-    /// The entry's files were deleted: nothing more is written.
+    /// Whether the entry's files were deleted: then no more bytes are written.
     pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
     pub(super) usage: Usage,
     /// Locked shared while records are read to mark blocks present, exclusively while a record and its mark are removed:
     /// a mark never comes from a record that was removed meanwhile.
     pub(super) records_lock: RwLock<()>,
-    /// Of the threads that want to compare a block, one does.
+    /// Locks by which only one of the threads that want to compare a block does so.
     pub(super) comparisons: [Mutex<()>; COMPARISONS],
     pub(super) id: EntryId,
     pub(super) lease: Lease,
@@ -186,7 +186,7 @@ impl State {
         matches!(locked, Ok(Ok(true)))
     }
 
-    /// Held while a block is compared.
+    /// The lock that is held while a block is compared.
     pub(super) fn lock_comparison(&self, block: u64) -> MutexGuard<'_, ()> {
         let lock = &self.comparisons[block as usize % COMPARISONS];
         lock.lock().unwrap_or_else(PoisonError::into_inner)

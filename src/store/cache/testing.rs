@@ -41,8 +41,8 @@ pub(super) fn bytes(range: Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// Makes of the only entry of a cache that nobody has open what it is after a crash of the machine: all blocks are of another
-/// boot, and byte `at` of the object is wrong.
+/// Changes the only entry of a cache, which must not be open, to its state after a crash of the machine: all blocks are of
+/// another boot, and byte `at` of the object is wrong.
 pub(in crate::store) fn boot_anew(cache: &Path, at: u64) {
     let found = fs::read_dir(cache.join("objects/entries")).unwrap();
     let paths: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();

@@ -38,7 +38,7 @@ impl Usage {
     /// Adds the counts to those in the file, which must exist.
     ///
     /// # Errors
-    /// The file cannot be written, or others keep it locked.
+    /// The file cannot be written, or other processes keep it locked.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let more = (self.hits.swap(0, Relaxed), self.misses.swap(0, Relaxed));
         if more == (0, 0) {

@@ -81,14 +81,14 @@ impl Counters {
     }
 }
 
-/// The state of the cache on disk at one moment, or why there is none.
+/// The state of the cache on disk at one moment, or the reason why there is no cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskCacheState {
     /// The cache directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// Why the cache is not used, or not at the moment.
+    /// The reason why the cache is not used, or not at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_because: Option<String>,
     /// Entries that were removed to make room.
@@ -99,7 +99,7 @@ pub struct DiskCacheState {
     pub evicted_blocks: u64,
 }
 
-/// Queries the cache, once it is known whether there is one.
+/// Queries the cache, once it is known whether there is a cache.
 #[derive(Default)]
 pub(super) struct CacheTells(OnceLock<Box<dyn Fn() -> DiskCacheState + Send + Sync>>);
 

@@ -1,4 +1,4 @@
-//! What `doctor` finds out about a store before any read. Imports the errors.
+//! The facts that `doctor` finds out about a store before any read. Imports the errors.
 
 use super::StoreError;
 

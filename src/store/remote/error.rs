@@ -1,4 +1,4 @@
-//! Why a request to a store failed. The class decides the message, the error number, and whether to retry.
+//! The error of a failed request to a store. The class decides the message, the error number, and whether to retry.
 
 use crate::format::counted;
 use std::fmt;
@@ -32,7 +32,7 @@ pub enum ErrorKind {
     NoRoom,
 }
 
-/// Why a request to a store failed.
+/// The error of a failed request to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
     /// The object or store, without secrets.
@@ -41,7 +41,7 @@ pub struct StoreError {
     pub kind: ErrorKind,
     /// The HTTP status, if there was an answer.
     pub status: Option<u16>,
-    /// The store's message or the problem found, and what to do if that is known.
+    /// The store's message or the problem found, with advice if there is any.
     pub message: String,
     /// The request's id at the store.
     pub request_id: Option<String>,

@@ -145,7 +145,7 @@ impl Location {
         Some(Self { key: key.to_owned(), ..self.clone() })
     }
 
-    /// Whether it can only be a prefix: a whole bucket or server, or a key with a trailing slash.
+    /// Whether the location can only be a prefix: a whole bucket or server, or a key with a trailing slash.
     #[must_use]
     pub fn is_prefix(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
@@ -284,7 +284,7 @@ fn check_authority(scheme: Scheme, authority: &str) -> Result<(), String> {
     }
 }
 
-/// For messages about a URL that cannot be parsed, whose password may be anywhere.
+/// The text for messages about a URL that cannot be parsed, whose password may be anywhere.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
@@ -300,7 +300,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// The query is a secret.
+/// Hides the query, which is a secret.
 impl fmt::Debug for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.query.is_empty() { "" } else { "?…" };

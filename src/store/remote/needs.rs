@@ -1,5 +1,5 @@
-//! What the clients of stores need of this host beside their own requests, once the containers are open: files that are
-//! read again, ports, and programs that print credentials. Imports the clients' environment and the options.
+//! The needs of stores' clients on this host besides their own requests, once the containers are open: files that are read
+//! again, ports, and programs that print credentials. Imports the clients' environment and the options.
 
 use super::clients::{
     Environment, azure_environment, identity_of_google, profiles_of, programs_run_outside,
@@ -10,21 +10,21 @@ use super::options::RemoteOptions;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What clients need after a dataset was opened.
+/// The needs of clients after a dataset was opened.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Needs {
     /// Files and directories that are read: names of hosts, certificates, credentials.
     pub files: BTreeSet<PathBuf>,
-    /// The TCP ports of servers; `None`: servers name further servers, with any port.
+    /// The TCP ports of servers; `None` if servers name further servers, with any port.
     pub ports: Option<BTreeSet<u16>>,
-    /// Whether clients may be led to any other port: servers redirect them, or the proxy is one whose port is not known.
+    /// Whether clients may be led to any other port: servers redirect them, or the port of the proxy is not known.
     pub may_leave_ports: bool,
     /// Whether this process starts a program that prints credentials.
     pub starts_programs: bool,
 }
 
 /// Has another process run the programs that print credentials for these locations, if there are any, so that this one can be
-/// confined. Nothing happens if it has threads already.
+/// confined. Does nothing if this one has threads already.
 pub fn run_programs_outside(locations: &[Location], options: &RemoteOptions) {
     let (locations, options) = (locations.to_vec(), options.clone());
     let programs = move || programs_in(&locations, &options, &Environment::of_process());
@@ -75,12 +75,12 @@ const PATHS: [&str; 23] = [
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
 ];
-/// In the home directory.
+/// Files and directories in the home directory.
 const IN_HOME: [&str; 5] = [".aws", ".azure", ".cache/huggingface", ".config/gcloud", ".netrc"];
-/// Where tickets of Kerberos are.
+/// The directories with tickets of Kerberos.
 const TICKETS: [&str; 3] = ["/tmp", "/var/lib/sss", "/var/kerberos"];
 
-/// What the clients of these locations need.
+/// The needs of the clients of these locations.
 #[must_use]
 pub fn needs(locations: &[Location], options: &RemoteOptions) -> Needs {
     needs_in(locations, options, &Environment::of_process())
@@ -141,7 +141,7 @@ fn needs_in(locations: &[Location], options: &RemoteOptions, environment: &Envir
     Needs { files, ports: (!has_any_port).then_some(ports), ..needs }
 }
 
-/// `FILE:/path` is a file to Kerberos.
+/// The path in a value: `FILE:/path` is a file to Kerberos.
 fn path_in(value: &str) -> PathBuf {
     value.split_once(':').map_or(value, |(_, path)| path).into()
 }
@@ -168,7 +168,7 @@ fn proxies(environment: &Environment) -> impl Iterator<Item = &str> {
     named.map(|(_, value)| value.trim())
 }
 
-/// The port of a proxy, which may be written without a scheme (`proxy:3128`); `None`: it cannot be told.
+/// The port of a proxy, which may be written without a scheme (`proxy:3128`); `None` if it cannot be told.
 fn proxy_port(value: &str) -> Option<u16> {
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{OnceLock, Weak};
 use std::time::Instant;
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// A range of an object.
@@ -72,21 +72,21 @@ impl Steps {
 /// One attempt at a request, which has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What was asked for.
+    /// The kind of the request.
     pub kind: RequestKind,
     /// The object, or the listed prefix; without secrets.
     pub url: String,
-    /// Why bytes were fetched.
+    /// The reason why bytes were fetched.
     pub cause: Option<Cause>,
     /// 1 for the first attempt, 2 for the first retry …
     pub attempt: u32,
     /// The requested bytes.
     pub range: Range<u64>,
-    /// How many bytes came.
+    /// The number of bytes that came.
     pub bytes: u64,
-    /// When it was sent and got its response.
+    /// The times when the request was sent and got its response.
     pub steps: Steps,
-    /// Why it failed.
+    /// The error of a request that failed.
     pub error: Option<StoreError>,
 }
 

@@ -1,4 +1,4 @@
-//! The runtimes for requests to stores: a few threads each, started with the first request, so that none runs before a
+//! The runtimes for requests to stores: a few threads each, started with the first request, so that no thread runs before a
 //! daemon has left its parent. Imports a text of `io`.
 
 use crate::io::NO_THREAD;
@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 const THREADS: usize = 2;
 /// Threads for blocking work: cache writes, host name lookups, files with credentials.
 const BLOCKING_THREADS: usize = 16;
-/// How long such a thread stays without work: where no more can be started, work waits for those that there are, but if there
-/// is none, tokio panics.
+/// How long such a thread stays without work: if no more can be started, work waits for the existing ones, but if there are
+/// none, tokio panics.
 const IDLE: Duration = Duration::from_secs(600);
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -29,8 +29,8 @@ pub(super) fn handle() -> io::Result<&'static Handle> {
     started(&RUNTIME, "ffrfs-remote")
 }
 
-/// The runtime for requests to NameNodes: the Kerberos library blocks the thread that logs in, for minutes if the KDC
-/// hangs, and nothing else may wait for that, least of all timeouts.
+/// The runtime for requests to NameNodes: the Kerberos library blocks the thread that logs in, for minutes if the KDC hangs,
+/// and no other work may wait for that, least of all timeouts.
 ///
 /// # Errors
 /// No thread can be started.
@@ -40,7 +40,7 @@ pub(super) fn for_namenodes() -> io::Result<&'static Handle> {
 }
 
 fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static Handle> {
-    // One at a time: there may be room for the threads of one alone.
+    // One runtime at a time: there may be room for the threads of one alone.
     static STARTING: Mutex<()> = Mutex::new(());
     let is_there = || place.get().map(Runtime::handle);
     if let Some(handle) = is_there() {
@@ -54,8 +54,8 @@ fn started(place: &'static OnceLock<Runtime>, name: &str) -> io::Result<&'static
     Ok(place.get_or_init(|| runtime).handle())
 }
 
-/// A runtime, if all its threads can be started. If not, tokio panics, and then waits for ever until those that it has started
-/// end.
+/// A runtime, if all its threads can be started. If not, tokio panics, and then waits without limit for the end of the threads
+/// that it has started.
 fn start(name: &str) -> io::Result<Runtime> {
     let are_complete = Arc::new(OnceLock::<bool>::new());
     let begins = Arc::clone(&are_complete);
@@ -81,7 +81,7 @@ fn start(name: &str) -> io::Result<Runtime> {
     built.unwrap_or_else(|| Err(io::Error::other(NO_THREAD)))
 }
 
-/// Does `work`. Where it panics, nothing is logged: `on_panic` is called, before what `work` holds is dropped.
+/// Does `work`. If it panics, nothing is logged: `on_panic` is called, before the values that `work` holds are dropped.
 fn unless_it_panics<R>(
     work: impl FnOnce() -> R,
     on_panic: impl Fn() + Send + Sync + 'static,

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// A longer file is neither a kept index nor a sidecar.
+/// The most bytes of a kept index or a sidecar.
 const MAX_SMALL_BYTES: u64 = 4 << 30;
 
 type Connect =
@@ -83,7 +83,7 @@ impl Stores {
         &self.engine.counters
     }
 
-    /// The cache of fetched bytes; `None` if there is none, or if it cannot be used.
+    /// The cache of fetched bytes; `None` if there is no cache, or if it cannot be used.
     pub fn cache(&self) -> Option<&Arc<Cache>> {
         let opened = self.cache.get_or_init(|| {
             let opened = self.open_cache();
@@ -105,7 +105,7 @@ impl Stores {
         opened.as_ref()
     }
 
-    /// Opens the cache, or says why there is none.
+    /// Opens the cache, or returns the reason why there is no cache.
     fn open_cache(&self) -> Result<Arc<Cache>, String> {
         let directory = match &self.options.cache {
             CachePlace::None => return Err("cache=none".to_owned()),
@@ -146,7 +146,7 @@ impl Stores {
         wait_for(location, async move { engine.head(&*client, &asked).await })?
     }
 
-    /// What the store of a location reports of the credentials and the time, with one request.
+    /// The credentials and the time as the store of a location reports them, with one request.
     ///
     /// # Errors
     /// This build has no client for the location, or its options are unusable.

@@ -1,4 +1,4 @@
-//! A store in memory with faults: late, broken and refused responses, as a test wants.
+//! A store in memory with faults: late, broken and refused responses, as a test chooses.
 
 use super::client::{Body, Client, Object};
 use super::error::{ErrorKind, StoreError};
@@ -76,7 +76,7 @@ impl MemoryStore {
         self.lock().answers.extend(answers);
     }
 
-    /// Sets the pages of listings: the time that each takes, and the number of its objects.
+    /// Sets the pages of listings: the time that each page takes, and the number of its objects.
     pub(crate) fn set_pages(&self, pages: impl IntoIterator<Item = (Duration, usize)>) {
         self.lock().pages = pages.into_iter().collect();
     }

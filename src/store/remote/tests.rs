@@ -1,4 +1,4 @@
-//! The rules of requests, in time that the tests control; parts with and without a cache.
+//! The rules of requests, in time that the tests control; parts with a cache and without.
 
 use super::counters::Counters;
 use super::engine::{Engine, Get, Joined};
@@ -90,11 +90,11 @@ async fn a_body_that_trickles_is_asked_for_on_another_connection_and_given_up_if
     assert!(error.message.starts_with("the bytes come too slowly; given up after "), "{error}");
     assert!((60..90).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     assert!((5..9).contains(&store.asked().len()), "{:?}", store.asked());
-    // What has come is kept, also if it has come too slowly.
+    // Bytes that have come are kept, even if they came too slowly.
     let store = MemoryStore::with(300, Duration::ZERO, (100, Duration::from_secs(6)));
     assert!(get(&engine, &store, 0..300).await.unwrap() == content(300));
     assert_eq!(store.asked().len(), 1);
-    // A slow link is none that trickles.
+    // A slow link is not a link that trickles.
     let store = MemoryStore::with(20_000, Duration::ZERO, (500, Duration::from_secs(3)));
     assert!(get(&engine, &store, 0..20_000).await.unwrap() == content(20_000));
     assert_eq!(store.asked().len(), 1);
@@ -290,7 +290,7 @@ fn a_block_that_is_not_trusted_is_fetched_once_more() {
     read(&part, 1_200_000..1_300_000);
     // Readers are served before the block is in the file.
     wait_until("the block is in the file", || remote.pin(&(MIB..2 * MIB)).is_some());
-    // Two readers have had the same bytes: what the first one distrusts is absent for the second.
+    // Two readers have had the same bytes: a block that the first one distrusts is absent for the second.
     assert!(remote.distrust(1_200_000..1_300_000) && remote.distrust(1_200_000..1_300_000));
     read(&part, 1_200_000..1_300_000);
     assert_eq!(store.asked(), [MIB..2 * MIB, MIB..2 * MIB]);
@@ -302,7 +302,7 @@ fn impatient(store: &Arc<MemoryStore>, cache: &Path) -> Arc<Stores> {
     stores_with(store, RemoteOptions { cache, timeout, ..RemoteOptions::default() })
 }
 
-/// Claims a block, as a daemon does that fetches it.
+/// Claims a block, as a daemon does before it fetches the block.
 fn claim(entry: &Arc<Entry>, block: u64) -> Fetching {
     match entry.claim(block) {
         Claim::Fetch(fetching) => fetching,
@@ -348,7 +348,7 @@ fn a_block_that_a_stopped_daemon_holds_is_read_without_the_cache() {
     assert_eq!(asked, [1_000..2_000, 0..MIB]);
 }
 
-/// Has another reader ask for bytes of the first request at the moment in which that has ended.
+/// Makes another reader ask for bytes of the first request at the moment when this request has ended.
 struct JoinsAtTheEnd {
     dataset: Store,
     counters: Arc<Counters>,
@@ -368,7 +368,7 @@ impl Observer for JoinsAtTheEnd {
                 drop(came.send(arrived));
             });
         };
-        // This is a thread of the runtime, which would begin what it is asked for once it has returned.
+        // This is a thread of the runtime, which would begin a request made here only once the thread has returned.
         thread::scope(|scope| drop(scope.spawn(join)));
         let is_joined = || self.counters.joins.load(Ordering::Relaxed) > 0;
         wait_until("the request has not ended yet, and the other reader joins it", is_joined);
@@ -386,7 +386,7 @@ fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_th
     let joins = Arc::new(JoinsAtTheEnd { dataset: of_both, counters, has_joined, came });
     let observer: Arc<dyn Observer> = Arc::clone(&joins) as Arc<_>;
     stores.counters().observe(Arc::downgrade(&observer));
-    // The first reader gives up before the first byte comes, so that the others are not fetched.
+    // The first reader gives up before the first byte comes, so that the other bytes are not fetched.
     dataset.begin(0, 0..1_000_000, Cause::Prefetch, drop);
     dataset.give_up();
     let mut bytes = [0; 100];
@@ -396,7 +396,7 @@ fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_th
     assert_eq!((figures.gets_prefetch, figures.gets_demand), (1, 1), "a reader waits");
 }
 
-/// What is read after the machine has booted anew, of a cache in which byte `at` of the object was damaged.
+/// The bytes and requests of a read after a boot of the machine, from a cache in which byte `at` of the object was damaged.
 fn read_after_a_crash(at: u64, range: Range<u64>) -> (Vec<u8>, Vec<Range<u64>>) {
     let directory = directory();
     let store = MemoryStore::new(3_000_000);
@@ -487,7 +487,7 @@ fn readers_of_an_announced_order_find_right_bytes_while_blocks_take_each_others_
     });
     let figures = figures(&stores);
     assert!(figures.evicted_blocks > 8, "{figures:?}");
-    // Six blocks stay at first; of the others each sample would be fetched four times.
+    // Six blocks stay at first; each sample of the other blocks would be fetched four times.
     assert!(store.asked().len() < 18 * 40 / 2, "{} requests", store.asked().len());
     assert!(read(&part, 0..24 * MIB) == all);
 }

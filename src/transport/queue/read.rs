@@ -16,7 +16,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What a slot is doing for its request.
+/// The state of a slot and its request.
 pub(super) enum State {
     /// Waiting for a request, or answering one at once.
     Free,
@@ -45,7 +45,7 @@ pub(super) struct Job {
     pub(super) reader: Reader,
     pub(super) start: Instant,
     pub(super) traced: Traced,
-    /// It is among the requests that can be interrupted.
+    /// Whether the read is among the requests that can be interrupted.
     pub(super) waits: bool,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Ready {
     waker: Waker,
 }
 
-/// What a slot has been waiting for.
+/// The event that a slot has been waiting for.
 enum Awaited {
-    /// Another read, which is held until this one has looked for what it brought.
+    /// The end of another read, which is held until this one has looked for its bytes.
     InFlightRead { _ended: Arc<InFlightRead> },
     /// File I/O for its task, or its turn to decode.
     Work(Box<Task>),
@@ -75,7 +75,8 @@ impl Ready {
         Self { slots: Mutex::default(), waiting, waker }
     }
 
-    /// The request `unique` in this slot need not wait any longer; if the slot has another one by now, nothing happens.
+    /// Notes that the request `unique` in this slot need not wait any longer; if the slot has another request by now, this has
+    /// no effect.
     fn add(&self, slot: usize, unique: u64, awaited: Awaited) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push((slot, unique, awaited));
@@ -124,7 +125,7 @@ impl QueueThread {
         Ok(length)
     }
 
-    /// From now on the request waits, and can be interrupted.
+    /// Notes that the request waits from now on, and can be interrupted.
     fn wait(&self, job: &mut Job) {
         if !job.waits {
             job.waits = true;
@@ -204,7 +205,7 @@ impl QueueThread {
                 SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
             }
             (State::Bringing(job, task, _), Awaited::Interrupt) => {
-                // The payload may be lent to it, and is what is answered with.
+                // The payload may be lent to the task, and is needed for the answer.
                 drop(task);
                 SlotRead { queue: self, slot, job }.end(Err(Errno::EINTR));
             }
@@ -289,7 +290,7 @@ impl QueueThread {
         self.go_on_with_held();
     }
 
-    /// Puts a read aside until others give memory back: its own would be too much.
+    /// Puts a read aside until others give memory back: its own memory would be too much.
     fn hold(&mut self, slot: usize, mut job: Job, mut task: Task) {
         job.traced.enter(Phase::Queue);
         self.wait(&mut job);
@@ -300,7 +301,7 @@ impl QueueThread {
 
     fn go_on_with_held(&mut self) {
         while let Some((slot, unique, mut task)) = self.held.pop_front() {
-            // Its reader was interrupted: the slot has another request, or none.
+            // The reader was interrupted: the slot has another request, or no request.
             if self.slots[slot].unique() != Some(unique) {
                 continue;
             }
@@ -314,7 +315,7 @@ impl QueueThread {
     }
 }
 
-/// The read of a slot: what must wait goes through the thread's ring.
+/// The read of a slot: steps that must wait go through the thread's ring.
 struct SlotRead<'a> {
     queue: &'a mut QueueThread,
     slot: usize,

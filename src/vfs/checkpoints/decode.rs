@@ -1,5 +1,5 @@
 //! The one time that all of a large encoded sample is decoded: in bounded memory, its checksum taken,
-//! checkpoints recorded. Where there are none, what is decoded goes to the spool.
+//! checkpoints recorded. Where there are no checkpoints, the decoded bytes go to the spool.
 
 use super::spool::Spool;
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, MAX_STORED_BYTES, STEP_BYTES};
@@ -20,20 +20,20 @@ pub(in crate::vfs) struct FullDecode {
     stored_start: u64,
     decoded_start: u64,
     crc32: crc32fast::Hasher,
-    /// What the whole must match, and what it is so far.
+    /// The checksum that the whole must match, and the hasher of the bytes so far.
     whole: Option<(Checksum, Hasher)>,
     intervals: Vec<Interval>,
-    /// How much was taken and given.
+    /// The bytes that were taken and given so far.
     stored: u64,
     decoded: u64,
     size: u64,
     interval_bytes: u64,
     is_ended: bool,
-    /// Where it is decoded to, if it cannot be decoded from the middle.
+    /// The spool that the sample is decoded to, if it cannot be decoded from the middle.
     spool: Option<Spool>,
 }
 
-/// Why the decoding ends early.
+/// The reason why the decoding ends early.
 pub(in crate::vfs) enum Stop {
     /// No checkpoint is near enough.
     NoCheckpoints,
@@ -84,22 +84,22 @@ impl FullDecode {
         }
     }
 
-    /// Whether it writes to the spool: only where the thread may block.
+    /// Whether decoded bytes are written to the spool: only where the thread may block.
     pub(in crate::vfs) fn is_spooled(&self) -> bool {
         self.spool.is_some()
     }
 
-    /// Whether there is nothing more to take.
+    /// Whether the encoding has ended, so that no more bytes are taken.
     pub(in crate::vfs) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// Takes the next stored bytes, until others should have their turn; how many it took.
+    /// Takes the next stored bytes, until other requests should have their turn; returns the number of bytes taken.
     pub(in crate::vfs) fn take(&mut self, bytes: &[u8], is_last: bool) -> Result<usize, Stop> {
         let (mut rest, mut steps, turn_end) = (bytes, 0, self.decoded + TURN_BYTES);
         while !self.is_ended {
             let is_turn_over = steps == TURN_STEPS || self.decoded >= turn_end;
-            // What is left in the decoder is little: nothing more would be fetched for it.
+            // The bytes that are left in the decoder are few: no further fetch would come for them.
             if is_turn_over && !rest.is_empty() {
                 break;
             }
@@ -132,12 +132,12 @@ impl FullDecode {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Ends an interval that is long enough, decoded or stored, where the next one can begin.
+    /// Ends an interval that is long enough, decoded or stored, where the next interval can begin.
     fn see_interval(&mut self) -> Result<(), Stop> {
         let length = self.decoded - self.decoded_start;
         let stored = self.stored.saturating_sub(self.stored_start);
         let is_spooled = self.spool.is_some();
-        // What decodes to nothing must not make an interval as long as the sample.
+        // Stored bytes that decode to no bytes must not make an interval as long as the sample.
         if stored > MAX_STORED_BYTES && !is_spooled {
             return Err(Stop::NoCheckpoints);
         }
@@ -167,7 +167,7 @@ impl FullDecode {
         (self.stored_start, self.decoded_start) = (stored, self.decoded);
     }
 
-    /// `must_check`: the whole must match its checksum, if it has one.
+    /// Returns the checkpoints. If `must_check`, the whole must match its checksum, if it has one.
     pub(in crate::vfs) fn finish(mut self, must_check: bool) -> Result<Checkpoints, Fault> {
         if self.decoded != self.size {
             let found = self.decoded;
@@ -177,7 +177,7 @@ impl FullDecode {
                 self.size
             )));
         }
-        // What stands at the end (such as an HMAC) has not been seen otherwise.
+        // Otherwise the end of the encoding (such as an HMAC) has not been seen.
         if !self.is_ended {
             return Err(Fault::Structure("the encoding does not come to its end".to_owned()));
         }

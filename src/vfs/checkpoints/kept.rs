@@ -4,7 +4,7 @@
 //! intervals × { u64 stored start | u64 stored end | u64 decoded end | u32 CRC-32 | u32 bytes of state }
 //! states                                                                           little-endian
 //! ```
-//! Nothing is kept of an encrypted sample: a state has what was decoded before it.
+//! No checkpoints are kept of an encrypted sample: a state has bytes that were decoded before it.
 
 use super::{Checkpoints, Interval, MAX_INTERVAL_BYTES, MAX_STORED_BYTES, STEP_BYTES};
 use crate::format::{Checkpoint, Checksum, Sample};
@@ -13,25 +13,25 @@ const ROW_BYTES: usize = 32;
 
 /// Keeps checkpoints from one mount to the next.
 pub trait CheckpointStore: Send + Sync {
-    /// What was kept of a sample. It may read a file, and is asked once a sample, by a thread that may block.
+    /// The bytes that were kept of a sample. It may read a file, and is called once a sample, by a thread that may block.
     fn load(&self, key: &CheckpointKey) -> Option<Vec<u8>>;
 
-    /// Keeps them, later: a reader waits.
+    /// Keeps checkpoints of a sample, by writing them later: a reader waits.
     fn keep(&self, key: &CheckpointKey, bytes: Vec<u8>);
 }
 
-/// Which sample the checkpoints are of.
+/// The sample that checkpoints are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CheckpointKey {
-    /// The file that it lies in, by number.
+    /// The part that the sample lies in, by number.
     pub file: usize,
-    /// Where it begins there.
+    /// The offset in the part where the sample begins.
     pub offset_bytes: u64,
-    /// Its length as stored.
+    /// The stored length.
     pub stored_bytes: u64,
-    /// Its length decoded.
+    /// The decoded length.
     pub decoded_bytes: u64,
-    /// Of the decoded bytes, if there is one.
+    /// The checksum of the decoded bytes, if there is one.
     pub checksum: Option<Checksum>,
 }
 
@@ -51,7 +51,7 @@ impl Checkpoints {
         out
     }
 
-    /// Reads what [`Checkpoints::write`] wrote for this sample. `None`: these bytes are not that.
+    /// Reads the bytes that [`Checkpoints::write`] wrote for this sample. `None` if these are other bytes.
     pub(in crate::vfs) fn read(bytes: &[u8], at: &Sample) -> Option<Self> {
         let longest = MAX_INTERVAL_BYTES + STEP_BYTES as u64;
         let mut intervals: Vec<Interval> = Vec::new();
@@ -72,7 +72,7 @@ impl Checkpoints {
             let checkpoint = Checkpoint {
                 stored_bytes: stored.start,
                 decoded_bytes: decoded,
-                // Its length, for now.
+                // Empty for now: the states stand behind the rows.
                 state: Box::default(),
             };
             states = states.checked_add(half(28)? as usize)?;

@@ -1,7 +1,7 @@
-//! Large encoded samples: all of one is decoded once, in bounded memory, checked, and checkpoints are
+//! Large encoded samples: all of a sample is decoded once, in bounded memory, checked, and checkpoints are
 //! recorded; after that a read decodes the intervals that it needs.
 //!
-//! Where an encoding has no checkpoints, what is decoded goes to a file, the spool, and intervals are read
+//! Where an encoding has no checkpoints, the decoded bytes go to a file, the spool, and intervals are read
 //! from there.
 
 pub(super) mod decode;
@@ -10,7 +10,7 @@ pub(super) mod spool;
 
 pub use kept::{CheckpointKey, CheckpointStore};
 
-/// An interval must fit in memory; encodings whose parts are larger cannot be read in the middle.
+/// An interval must fit in memory; encodings whose intervals are larger cannot be read in the middle.
 pub(super) use crate::format::stream::{MAX_INTERVAL_BYTES, MAX_STORED_BYTES};
 
 use crate::format::{Checkpoint, Fault};
@@ -19,28 +19,28 @@ use spool::Spool;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much is decoded for a read in the middle, at least.
+/// The fewest bytes that are decoded for a read in the middle.
 pub(super) const INTERVAL_BYTES: u64 = 4 << 20;
-/// How much is read from the spool at a time.
+/// The bytes that are read from the spool at a time.
 pub(super) const SPOOLED_INTERVAL_BYTES: u64 = 1 << 20;
-/// What a spooled sample counts in the cache, so that there are not too many spool files.
+/// The bytes that a spooled sample counts in the cache, so that there are not too many spool files.
 const SPOOLED_BYTES: u64 = 256 << 10;
-/// How much is decoded at a time.
+/// The most bytes that are decoded at a time.
 pub(super) const STEP_BYTES: usize = 256 << 10;
 
-/// Where a large encoded sample can be decoded from.
+/// The places where decoding of a large encoded sample can begin.
 pub(super) struct Checkpoints {
     id: u64,
     intervals: Vec<Interval>,
     memory_bytes: u64,
-    /// If it was decoded to a file: intervals are read from there.
+    /// The file that the sample was decoded to, if it was: intervals are read from there.
     spool: Option<Spool>,
 }
 
-/// From one checkpoint to the next.
+/// The bytes from one checkpoint to the next.
 #[derive(Debug)]
 pub(super) struct Interval {
-    /// `None`: the start of the encoding.
+    /// `None` for the start of the encoding.
     pub(super) from: Option<Checkpoint>,
     pub(super) decoded: Range<u64>,
     pub(super) stored: Range<u64>,
@@ -57,7 +57,7 @@ impl Checkpoints {
         Self { id: IDS.fetch_add(1, Ordering::Relaxed), intervals, memory_bytes, spool }
     }
 
-    /// Tells its intervals in the cache from those of others.
+    /// The number that tells the sample's intervals in the cache from those of other samples.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -71,7 +71,7 @@ impl Checkpoints {
         self.spool.as_ref()
     }
 
-    /// Reads an interval from the spool, and gives its length: file I/O.
+    /// Reads an interval from the spool, and gives its length; this is file I/O.
     pub(super) fn read_spooled(&self, number: u64) -> Result<(Buffer, usize), Fault> {
         let (spool, interval) = self.spool().zip(self.interval(number)).ok_or(Fault::Damaged)?;
         let Range { start, end } = interval.decoded;

@@ -1,5 +1,5 @@
 //! A sample that cannot be decoded from the middle, decoded to a file without a name, which goes with the
-//! mount. All of it does file I/O: only a driver calls it, where it may block.
+//! mount. Writing and reading it is file I/O: only a driver does that, where it may block.
 
 use crate::format::Fault;
 use crate::io::Buffer;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 /// The decoded bytes of a sample on disk.
 pub(in crate::vfs) struct Spool {
-    /// `None` until something is written.
+    /// `None` until bytes are written.
     file: Option<File>,
     directory: PathBuf,
     written: u64,
 }
 
 impl Spool {
-    /// A spool in `directory`.
+    /// Makes a spool in `directory`.
     pub(in crate::vfs) fn new(directory: &Path) -> Self {
         Self { file: None, directory: directory.to_owned(), written: 0 }
     }
@@ -35,7 +35,7 @@ impl Spool {
         Ok(())
     }
 
-    /// A range that was written, if it still has the CRC-32 that it had.
+    /// Reads a range that was written, if the range still has the CRC-32 that it had.
     pub(in crate::vfs) fn read(&self, range: &Range<u64>, crc32: u32) -> Result<Buffer, Fault> {
         let failed = |error: io::Error| failed(&self.directory, &error);
         let length = (range.end - range.start) as usize;
@@ -52,7 +52,7 @@ impl Spool {
     }
 }
 
-/// No fault of the sample's: it can be tried again.
+/// The fault of a spool that cannot be read or written. It is no fault of the sample's: the sample can be tried again.
 fn failed(directory: &Path, error: &io::Error) -> Fault {
     Fault::Unreadable(format!("--spool {}: {error}", directory.display()))
 }

@@ -1,21 +1,21 @@
-//! What is written to `/.ffrfs/prefetch`: lines of text, or raw numbers, cut anywhere. No system calls.
+//! The parser of announcements in `/.ffrfs/prefetch`: lines of text, or raw numbers, cut anywhere. It makes no system calls.
 //!
-//! | form | what is written | how it is known |
+//! | form | content | known by |
 //! | --- | --- | --- |
 //! | text | a sample number (digits alone) or a path per line; `\r\n` too; empty lines mean nothing | the first write has no zero byte |
-//! | raw | sample numbers as little-endian u64 | the first write has one, as every number below 2^56 |
+//! | raw | sample numbers as little-endian u64 | the first write has a zero byte, as has every number below 2^56 |
 
 use super::Errno;
 use crate::format::{one_or_many, quoted};
 
-/// A longer line is no path.
+/// The most bytes of a line: a longer line is no path.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// The kernel cuts long writes anywhere; one that is shorter came as it was written.
+/// The least bytes of a write that the kernel may have cut anywhere; a shorter write came as it was written.
 const CUT_BYTES: usize = 4096;
-/// How much of a wrong line a message shows.
+/// The most bytes of a wrong line that a message shows.
 const SHOWN_BYTES: usize = 200;
 
-/// What one line or number says.
+/// The sample that one line or number names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::vfs) enum Item<'a> {
     /// A sample by its number.
@@ -24,18 +24,18 @@ pub(in crate::vfs) enum Item<'a> {
     Path(&'a [u8]),
 }
 
-/// Called for each item in order; an error ends the write.
+/// The function that is called for each item in order; an error ends the write.
 pub(in crate::vfs) type Take<'a> = dyn FnMut(Item) -> Result<(), Errno> + 'a;
 
-/// Called for a line whose end has not come: an error if no line that begins so names a sample.
+/// The function that is called for a line whose end has not come: an error if no line with this beginning names a sample.
 pub(in crate::vfs) type MayBegin<'a> = dyn Fn(&[u8]) -> Result<(), Errno> + 'a;
 
-/// A write that was refused: what was before the wrong item has been taken.
+/// A write that was refused: the items before the wrong one have been taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::vfs) struct Refused {
     /// For the writer.
     pub(in crate::vfs) errno: Errno,
-    /// For the log: which line or number.
+    /// For the log: the wrong line or number.
     pub(in crate::vfs) item: String,
 }
 
@@ -55,23 +55,24 @@ impl Form {
     }
 }
 
-/// Puts together what one writer sends.
+/// Puts together the writes of one writer.
 #[derive(Debug, Clone, Default)]
 pub(in crate::vfs) struct Parser {
     form: Option<Form>,
     /// The beginning of a line or number whose end has not come.
     pending: Vec<u8>,
-    /// Lines or numbers so far.
+    /// The number of lines or numbers so far.
     items: u64,
-    /// What followed `pending` was refused: it is the beginning of nothing, unless it is tried again.
+    /// Whether the bytes behind `pending` were refused: then `pending` counts only if the write is tried again.
     was_refused: bool,
 }
 
 impl Parser {
-    /// Takes what the next bytes complete. After a refusal all is as if they had not been written: where the
-    /// kernel has cut a write in two, the writer is told of the first part and tries the second one again.
+    /// Takes the lines or numbers that the next bytes complete. After a refusal the parser is as if the bytes had not been
+    /// written: if the kernel has cut a write in two, the writer learns that the first part was taken, and writes the second
+    /// part again.
     ///
-    /// Nobody hears of an error once the file is closed, so `may_begin` is asked about a last line without newline.
+    /// No writer hears of an error after it has closed the file, so `may_begin` is asked about a last line without newline.
     pub(in crate::vfs) fn write(
         &mut self,
         bytes: &[u8],
@@ -101,7 +102,7 @@ impl Parser {
         self.form == Some(Form::Text) && !self.pending.is_empty() && !self.was_refused
     }
 
-    /// Nothing more comes: takes a last line without newline.
+    /// Ends the input: takes a last line without newline.
     pub(in crate::vfs) fn end(&mut self, take: &mut Take) -> Result<(), Refused> {
         let rest = std::mem::take(&mut self.pending);
         match (self.form, rest.len()) {
@@ -202,7 +203,7 @@ impl Parser {
     }
 }
 
-/// A line as a message names it.
+/// A line, as messages name it.
 fn named(number: u64, line: &[u8]) -> String {
     format!("line {number}: {}", quoted(&line[..line.len().min(SHOWN_BYTES)]))
 }

@@ -1,9 +1,9 @@
 //! The control directory `/.ffrfs`: reachable, and not listed in the root.
 //!
-//! Its files change, but the kernel never sends `open`, so that no answer can differ from one open to the next. So each
+//! Its files change, but the kernel never sends `open`, so that no answer can differ from one open to the next. Therefore each
 //! LOOKUP makes a new inode, a snapshot that every opener sees whole; FORGET frees it. `stat` shows one number for all
-//! snapshots of a file. A snapshot of `prefetch` is also a writer with a state of its own, and `settings` takes what is to be
-//! changed; all else refuses to be written. Where the kernel lets nothing be written, an ioctl does the same.
+//! snapshots of a file. A snapshot of `prefetch` is also a writer with a state of its own, and `settings` takes changes of
+//! settings; all other files refuse writes. Where the kernel allows no write, an ioctl does the same.
 
 mod announce;
 mod reports;
@@ -36,24 +36,24 @@ const SETTINGS: &[u8] = b"settings";
 const SETTINGS_MODE: u16 = 0o600;
 
 /// The file that shows requests and the processes that make them; only for the owner of this process.
-/// `trace.NAME` is the same for a reader that wants all for itself.
+/// `trace.NAME` is the same for a reader that wants all requests for itself.
 const TRACE: &[u8] = b"trace";
 const TRACE_MODE: u16 = 0o600;
 const MAX_READER_BYTES: usize = 64;
-/// The files in it, by name; by its place each has the inode number that is shown.
+/// The names of the control files; a file's place decides the inode number that is shown.
 pub(in crate::vfs) const FILES: [&[u8]; 6] =
     [b"bad", b"info.json", PREFETCH, SETTINGS, b"stats.json", TRACE];
 
-/// Who may read and write control files.
+/// The owners and permission bits of control files.
 struct Access {
     uid: u32,
-    /// Who may change settings and trace, beside root.
+    /// The user who may change settings and trace, beside root.
     master: u32,
     file_mode: u16,
     prefetch_mode: u16,
 }
 
-/// The files of the control directory and what they show of the other parts.
+/// The files of the control directory, and the modules whose state they show.
 pub(super) struct Control {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
@@ -69,7 +69,7 @@ pub(super) struct Control {
     mounted: reports::Mounted,
 }
 
-/// The parts that the control directory shows.
+/// The modules whose state the control directory shows.
 pub(super) struct Shown {
     pub(super) samples: Arc<Samples>,
     pub(super) memory: Arc<Memory>,
@@ -98,7 +98,7 @@ impl Control {
         }
     }
 
-    /// What can be changed while mounted.
+    /// The values that can be changed while mounted.
     pub(super) fn tuning(&self) -> &Tuning {
         &self.tuning
     }
@@ -113,9 +113,9 @@ impl Control {
         self.settings.get().ok_or(Errno::EROFS)?.change(&self.tuning, lines)
     }
 
-    /// A new snapshot of a control file.
+    /// Makes a new snapshot of a control file.
     pub(super) fn lookup(&self, name: &[u8]) -> Option<Attr> {
-        // A lookup shows all that was written.
+        // The snapshot also shows last lines without newline that count by now.
         self.tick();
         let reader = reader_of_trace(name);
         let file = if reader.is_some() { TRACE } else { name };
@@ -141,7 +141,7 @@ impl Control {
         self.attr(self.snapshots.add(shown_ino, content, takes)).ok()
     }
 
-    /// Attributes of the directory or of a snapshot.
+    /// Attributes of the control directory or of a snapshot.
     pub(super) fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
         let directory = self.namespace.plain_directory(inode);
         let Inode::Snapshot(number) = inode else { return Ok(directory) };
@@ -156,14 +156,14 @@ impl Control {
         self.attr(Inode::of(ino))
     }
 
-    /// Lists the directory from entry `from` on: inode, name.
+    /// Lists the control directory from entry `from` on: inode number and name.
     pub(super) fn list(from: u64) -> impl Iterator<Item = (u64, &'static [u8])> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let listed = FILES.into_iter().enumerate().skip(from);
         listed.map(|(place, name)| (shown_of_control_file(place), name))
     }
 
-    /// The content of a snapshot, and where in it the bytes are that somebody reads.
+    /// Returns the content of a snapshot, and the range of it that is read.
     pub(super) fn read(
         &self,
         number: u64,
@@ -180,8 +180,8 @@ impl Control {
         Ok((content, range))
     }
 
-    /// Owner and permission bits of a snapshot. The kernel checks them: who may change settings is the owner
-    /// of this process, or root.
+    /// Owner and permission bits of a snapshot. The kernel checks them: settings may be changed by the owner
+    /// of this process and by root.
     fn owner(&self, number: u64) -> (u32, u16) {
         let Access { uid, master, file_mode, prefetch_mode } = self.access;
         match self.snapshots.takes(number) {
@@ -204,15 +204,15 @@ impl Control {
         }
     }
 
-    /// Whether it is the number of a snapshot that is not there.
+    /// Whether an inode number is that of a snapshot that does not exist.
     fn is_unknown(&self, ino: u64) -> bool {
         matches!(Inode::of(ino), Inode::Snapshot(number) if self.snapshots.content(number).is_none())
     }
 
-    /// What can be written, not by ioctl.
+    /// The kind of content that can be written to a file with a write, not with an ioctl.
     fn writable(&self, ino: u64) -> Result<Takes, Errno> {
         match self.taken_by(ino) {
-            // Perhaps of a process that has died: the kernel looks the name up again for who opens it.
+            // Perhaps a snapshot of a process that has died: on ESTALE the kernel looks the name up again for the opener.
             Takes::Nothing if self.is_unknown(ino) => Err(Errno::ESTALE),
             Takes::Nothing => Err(Errno::EROFS),
             Takes::Announcements(_) if self.access.prefetch_mode & 0o222 == 0 => Err(Errno::EROFS),
@@ -277,7 +277,7 @@ impl Control {
     }
 }
 
-/// The reader of `trace` that has this name; `None`: the name is another file's.
+/// The reader's name in the name of a `trace` file; `None` if the name is another file's.
 fn reader_of_trace(name: &[u8]) -> Option<&[u8]> {
     match name.strip_prefix(TRACE)? {
         b"" => Some(b""),

@@ -1,4 +1,4 @@
-//! What the control files `info.json`, `stats.json`, `prefetch` and `bad` say.
+//! The content of the control files `info.json`, `stats.json`, `prefetch` and `bad`.
 
 use super::Control;
 use crate::format::{Fault, counted, one_line};
@@ -10,7 +10,7 @@ use crate::vfs::samples::bad::{AllBad, Bad};
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
 
-/// What `info.json` says of how it was mounted.
+/// The facts about the mount that reports show and that are known when it is made.
 pub(super) struct Mounted {
     io: &'static str,
     log: String,
@@ -30,7 +30,7 @@ impl Mounted {
 }
 
 impl Control {
-    /// What `info.json` says now.
+    /// The present content of `info.json`.
     pub(in crate::vfs) fn mount_info(&self) -> MountInfo {
         MountInfo {
             dataset: {
@@ -53,7 +53,7 @@ impl Control {
         }
     }
 
-    /// What `stats.json` says now.
+    /// The present content of `stats.json`.
     pub(in crate::vfs) fn mount_stats(&self) -> MountStats {
         let (bad_samples, bad_containers) = self.samples.bad().counts();
         MountStats {
@@ -69,7 +69,7 @@ impl Control {
         }
     }
 
-    /// `prefetch` as it is read.
+    /// The content of `prefetch` for its readers.
     pub(in crate::vfs) fn prefetch_text(&self) -> String {
         let PrefetchFigures { waiting, in_flight, skipped, .. } = self.prefetch.figures();
         let mut text = format!(
@@ -79,14 +79,14 @@ impl Control {
              in flight: {in_flight}\n\
              fetched only when they are read, or not shown: {skipped}"
         );
-        // The kernel cuts what is appended at page boundaries, which then are boundaries of numbers too.
+        // The kernel cuts appended bytes at page boundaries: with this length, those are boundaries of numbers, too.
         while text.len() % 8 != 7 {
             text.push(' ');
         }
         text + "\n"
     }
 
-    /// `bad`: a line a bad sample, fields set apart by tabs; empty while all is well.
+    /// The content of `bad`: a line for each bad sample, with fields separated by tabs; empty if no sample or part is bad.
     pub(in crate::vfs) fn bad_list(&self) -> String {
         let catalog = self.namespace.catalog();
         let AllBad { samples, unlisted, parts } = self.samples.bad().all();
@@ -137,7 +137,7 @@ impl Control {
     }
 }
 
-/// Tabs, newlines and backslashes as escapes, so that a line is a line, and all that commands a terminal as `\x1b`.
+/// Escapes tabs, newlines and backslashes, so that a line stays a line, and characters that command a terminal (as `\x1b`).
 fn escape(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let escaped = text.chars().fold(String::with_capacity(text.len()), |mut out, c| {

@@ -1,4 +1,4 @@
-//! What can be changed while it is mounted.
+//! Settings that can be changed while a dataset is mounted.
 
 use crate::vfs::Errno;
 use crate::vfs::memory::Memory;
@@ -7,24 +7,24 @@ use crate::vfs::prefetch::Prefetch;
 use crate::vfs::samples::Samples;
 use std::sync::{Arc, OnceLock};
 
-/// Knows what can be changed, by name: the control file `settings` only carries text to it and back.
+/// Knows the settings by name: the control file `settings` only carries text to it and back.
 pub trait Settings: Send + Sync {
-    /// The settings as they are, in JSON.
+    /// The present settings, in JSON.
     fn show(&self, tuning: &Tuning) -> Vec<u8>;
 
     /// Changes settings, lines `NAME=VALUE`: all of them, or none.
     ///
     /// # Errors
-    /// One of them cannot be.
+    /// One of the settings cannot be changed.
     fn change(&self, tuning: &Tuning, text: &[u8]) -> Result<(), Errno>;
 }
 
-/// What of a mounted file system can be changed.
+/// The values of a mounted file system that settings change.
 pub struct Tuning {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
     prefetch: Arc<Prefetch>,
-    /// How requests come, and the memory that they take until the unmount.
+    /// The transport's name, and the memory that requests take until the unmount, in bytes.
     transport: OnceLock<(&'static str, u64)>,
 }
 
@@ -33,27 +33,27 @@ impl Tuning {
         Self { samples, memory, prefetch, transport: OnceLock::new() }
     }
 
-    /// When samples are checked.
+    /// When samples are compared with their checksums.
     #[must_use]
     pub fn verify(&self) -> Verify {
         self.samples.verify()
     }
 
-    /// Checks samples at other times from now on. What was fetched unchecked is forgotten; what the kernel's
-    /// page cache was given stays there.
+    /// Sets when samples are checked from now on. Samples that were fetched unchecked are forgotten; those in the
+    /// kernel's page cache stay there.
     pub fn set_verify(&self, verify: Verify) {
         if self.samples.set_verify(verify) == Verify::Off && verify != Verify::Off {
             self.memory.cache().clear();
         }
     }
 
-    /// Hard cap of what is held in memory, in bytes.
+    /// Hard cap of held memory, in bytes.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         self.memory.budget().cap_bytes()
     }
 
-    /// Moves that cap. If it is lowered, what is too much is freed now; what is being answered, after that.
+    /// Sets the cap of held memory. If it is lowered, memory above it is freed now; that of answers, after they are sent.
     pub fn set_cache_bytes(&self, bytes: u64) {
         self.memory.budget().set_cap_bytes(bytes);
         self.memory.cache().shrink();
@@ -61,7 +61,7 @@ impl Tuning {
         self.prefetch.set_cap_bytes(bytes);
     }
 
-    /// Moves the cap of what is held of samples that readers wait for, in bytes.
+    /// Sets the cap of memory for samples that readers wait for, in bytes.
     pub fn set_fetching_bytes(&self, bytes: u64) {
         self.memory.fetching().set_cap_bytes(bytes);
     }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// So many pages of `trace` are kept for readers that may still come for them.
+/// The most pages of `trace` that are kept for readers that may still read them.
 const TRACE_PAGES: usize = 16;
 
-/// Whose page of `trace` it is, and the number of its last event.
+/// The reader that a page of `trace` is for, and the number of the page's last event.
 type PageOf = (Box<[u8]>, u64);
 
 /// The snapshots that the kernel knows.
@@ -30,13 +30,13 @@ struct Snapshot {
     shown_ino: u64,
     content: Arc<[u8]>,
     takes: Takes,
-    /// Of `trace` only: whose page it is, and the number of its last event.
+    /// `Some` only for a page of `trace`.
     page: Option<PageOf>,
-    /// How often the kernel was told of it; it tells as many back with FORGET.
+    /// How often the kernel was told of the snapshot; it returns as many with FORGET.
     lookups: u64,
 }
 
-/// What can be written to a snapshot.
+/// The kind of content that can be written to a snapshot.
 #[derive(Clone)]
 pub(super) enum Takes {
     Nothing,
@@ -53,14 +53,14 @@ impl Takes {
     }
 }
 
-/// Who writes to a snapshot of `prefetch`.
+/// The writer of a snapshot of `prefetch`.
 pub(super) struct Writer {
     pub(super) parser: Parser,
-    /// When it has been silent for long enough.
+    /// The time from which a last line without newline counts, if no further bytes are written.
     pub(super) over: Instant,
-    /// It was told once in the log what is wrong with what it writes.
+    /// Whether the log has already said why bytes of this writer were refused.
     warned: bool,
-    /// The name of the order that it announces.
+    /// The name of the order that the writer announces.
     pub(super) order: u64,
 }
 
@@ -84,11 +84,11 @@ impl Writer {
 }
 
 impl Snapshots {
-    /// The numbers begin at the time: the process that served the mount before this one, and died, has used lower ones, and
-    /// the kernel may know them still.
+    /// Starts the snapshot numbers at the current time: a process that served the mount before this one and died has used
+    /// lower numbers, and the kernel may still know them.
     pub(super) fn new() -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Nobody makes 256 snapshots in a microsecond.
+        // No process makes 256 snapshots in a microsecond.
         let next = AtomicU64::new((time.as_micros() as u64 & (u64::MAX >> 12)) << 8);
         Self { next, ..Self::default() }
     }
@@ -97,7 +97,7 @@ impl Snapshots {
         self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new snapshot, which the kernel is told of once.
+    /// Adds a new snapshot, which the kernel is told of once.
     pub(super) fn add(&self, shown_ino: u64, content: Vec<u8>, takes: Takes) -> Inode {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let (content, page) = (content.into(), None);
@@ -105,7 +105,8 @@ impl Snapshots {
         Inode::Snapshot(number)
     }
 
-    /// A page of `trace`. Anybody may look it up: what that makes must not pile up until the kernel forgets.
+    /// Adds a page of `trace`, and drops the content of the oldest beyond the limit. Any user may look `trace` up: pages must
+    /// not pile up until the kernel forgets them.
     pub(super) fn add_page(
         &self,
         shown_ino: u64,
@@ -144,12 +145,12 @@ impl Snapshots {
         self.lock().get(&number).is_some_and(|snapshot| snapshot.page.is_some())
     }
 
-    /// All writers there are.
+    /// The writers of all snapshots.
     pub(super) fn writers(&self) -> Vec<Arc<Mutex<Writer>>> {
         self.lock().values().filter_map(|snapshot| snapshot.takes.clone().writer()).collect()
     }
 
-    /// Gives the writer that is gone, if it is one.
+    /// Takes lookups off a snapshot. If none remain, the snapshot is removed; returns the writer that it had, if it had one.
     pub(super) fn forget(&self, number: u64, lookups: u64) -> Option<Arc<Mutex<Writer>>> {
         let mut snapshots = self.lock();
         let snapshot = snapshots.get_mut(&number)?;
@@ -165,8 +166,8 @@ impl Snapshots {
         self.lock().len()
     }
 
-    /// The content for somebody who reads up to `end`; and of a page of `trace` that is now read to its end,
-    /// whose it is and its last event.
+    /// Returns the content for a read up to `end`; and the reader and the last event of a page of `trace` that is now read
+    /// to its end.
     pub(super) fn read(&self, number: u64, end: u64) -> Result<(Arc<[u8]>, Option<PageOf>), Errno> {
         let snapshots = self.lock();
         let snapshot = snapshots.get(&number).ok_or(Errno::ESTALE)?;

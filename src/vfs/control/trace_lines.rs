@@ -1,4 +1,4 @@
-//! What `/.ffrfs/trace` gives: a line of JSON about the page, then one for each request.
+//! The content of `/.ffrfs/trace`: a line of JSON about the page, then a line for each request.
 
 use super::Control;
 use crate::catalog::Node;
@@ -11,66 +11,66 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The operation of what is fetched ahead.
+/// The operation of a fetch ahead.
 pub const AHEAD: &str = "prefetch";
 
 /// The first line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TraceHead {
-    /// When the mount was, in nanoseconds since 1970: from there all times are counted.
+    /// The time of the mount, in nanoseconds since 1970, from which all other times are counted.
     pub epoch_unix_ns: u64,
-    /// For how long this read keeps tracing on, in milliseconds.
+    /// The time for which this read keeps tracing on, in milliseconds.
     pub traced_for_ms: u64,
     /// The number of the last event of this page.
     pub last: u64,
-    /// How many events before that came too fast to be kept.
+    /// The number of events before `last` that came too fast to be kept.
     pub lost: u64,
-    /// Whether there are more already.
+    /// Whether more events have been recorded already.
     pub has_more: bool,
 }
 
 /// A further line: a request of the kernel, a fetch ahead, or a request to a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
-    /// Counted from the mount, in the order in which they ended.
+    /// The number of the event, counted from the mount in the order in which events ended.
     pub number: u64,
     /// `lookup`, `read` …, or `prefetch`; of a request to a store `get`, `head` or `list`.
     pub operation: Cow<'static, str>,
-    /// The thread that asked, that is the process if it has one; 0: the kernel, or one in a PID namespace
-    /// that the daemon does not see.
+    /// The thread that asked, which is the process if it has one thread; 0 for the kernel, and for a thread in a PID
+    /// namespace that the daemon does not see.
     pub pid: u32,
-    /// What was asked for.
+    /// The inode that was asked for; of a fetch ahead the first sample's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ino: Option<u64>,
-    /// Its path from the root of the mount, `.` for the root. Of what is fetched ahead the first sample's.
+    /// The inode's path from the root of the mount, `.` for the root; of a fetch ahead the first sample's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Of what is fetched ahead: the container. Of a request to a store: the object.
+    /// Of a fetch ahead: the part. Of a request to a store: the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// Of what is fetched ahead: how many samples.
+    /// Of a fetch ahead: the number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Where in the file, or in the container.
+    /// The offset in the file, or in the part.
     pub offset: u64,
-    /// How much was asked for.
+    /// The number of bytes that were asked for.
     pub length: u64,
-    /// How much was given.
+    /// The number of bytes in the answer.
     pub bytes: u64,
-    /// The error number; 0: none. A name that is not there is ENOENT.
+    /// The error number, or 0. A name that does not exist is ENOENT.
     pub errno: i32,
-    /// From the mount to when it came.
+    /// The time from the mount until the request came.
     pub start_ns: u64,
-    /// From then until it was answered.
+    /// The time from `start_ns` until the request was answered.
     pub duration_ns: u64,
-    /// What it spent its time with, one behind the other.
+    /// The phases in which the request spent its time, in order.
     pub phases: Vec<TracePhase>,
-    /// More of a request to a store.
+    /// Further facts about a request to a store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<TraceStore>,
 }
 
-/// What is told of a request to a store alone.
+/// The facts that only a request to a store has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceStore {
     /// Why bytes were fetched: `demand`, `prefetch` or `open`.
@@ -78,10 +78,11 @@ pub struct TraceStore {
     pub cause: Option<Cow<'static, str>>,
     /// 1 for the first attempt, 2 for the first retry …
     pub attempt: u32,
-    /// It was sent a second time, because the answer took long: `won` if the second answer came first, else `lost`.
+    /// `won` or `lost` if the request was sent a second time, because the answer took long: `won` if the second answer came
+    /// first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Cow<'static, str>>,
-    /// Why it failed.
+    /// Why the request failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -98,20 +99,20 @@ impl From<&Request> for TraceStore {
     }
 }
 
-/// What a request spent time with.
+/// A phase in which a request spent time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracePhase {
     /// `queue`, `wait`, `cache`, `disk`, `store`, `verify`, `reply`; of a request to a store `queue`, `first-byte`, `hedge`,
     /// `body`.
     pub name: Cow<'static, str>,
-    /// From the mount to its beginning.
+    /// The time from the mount until the phase began.
     pub start_ns: u64,
-    /// How long it was.
+    /// The length of the phase.
     pub duration_ns: u64,
 }
 
 impl Control {
-    /// What a reader has not read yet, as it reads it, and the number of the last event of it.
+    /// Returns the lines that a reader has not read yet, and the number of the last event in them.
     pub(in crate::vfs) fn trace_lines(&self, reader: &[u8]) -> (Vec<u8>, u64) {
         let page = self.trace.page(reader);
         let head = TraceHead {
@@ -129,7 +130,7 @@ impl Control {
         (out, page.last)
     }
 
-    /// The paths of all that is in a page.
+    /// The paths of all files and directories of a page.
     fn paths_in(&self, page: &Page) -> HashMap<Node, String> {
         let mut nodes: Vec<Node> =
             page.events.iter().filter_map(|(_, event)| node_of(event)).collect();
@@ -201,7 +202,7 @@ impl Control {
     }
 }
 
-/// What an event's path leads to, or begins with.
+/// The node that an event's path leads to, or the directory that the path begins with.
 fn node_of(event: &Event) -> Option<Node> {
     let ino = match event.subject {
         Subject::Inode(ino) | Subject::Name(ino, _) => ino,

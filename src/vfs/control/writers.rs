@@ -1,4 +1,4 @@
-//! Announcements from those who write to `prefetch`.
+//! Announcements from the writers of `prefetch`.
 
 use super::Control;
 use super::announce::{Item, Parser, Refused, Take};
@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A last line without newline counts when nothing has followed it for so long. (FORGET alone would not do:
+/// The time without further bytes after which a last line without newline counts. (FORGET alone would not do:
 /// the kernel keeps a closed file's inode until its name is looked up again.)
 const LINE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The same behind a write that looks like a full buffer: programs and the kernel cut at multiples of this,
-/// in the middle of a line, and may take their time for the rest.
+/// A write that ends at a multiple of this looks like a full buffer: programs and the kernel cut there, in the
+/// middle of a line, and may take their time for the rest, hence a longer timeout.
 const CUT_BYTES: u64 = 4096;
 const CUT_LINE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -42,14 +42,15 @@ impl Control {
         taken
     }
 
-    /// What is left of an order is dropped; what this writer announces from now on is of that order. [`UNNAMED`]: of all
-    /// orders, and the writer's has no name.
+    /// Drops the rest of an order; samples that this writer announces from now on belong to that order. With [`UNNAMED`], drops
+    /// the rest of all orders, and the writer's order has no name.
     pub(super) fn begin_order(&self, writer: &Mutex<Writer>, order: u64) {
         lock(writer).order = order;
         self.prefetch.drop_order(order);
     }
 
-    /// Lets a writer's parser work, and announces what it finds: all of it, or the parser stays as it was.
+    /// Lets a writer's parser work, and announces the samples that it finds. If not all of them find room, none are announced,
+    /// and the parser stays as it was.
     fn take(
         &self,
         writer: &mut Writer,
@@ -74,7 +75,7 @@ impl Control {
         })
     }
 
-    /// Has samples fetched, by number, that will be read some time.
+    /// Has samples fetched, by number, that will be read at some time.
     pub(super) fn warm_up(&self, mut samples: Vec<u64>) -> Result<(), Errno> {
         let hidden = self.take_hidden(&mut samples);
         if hidden == 0 || !samples.is_empty() {
@@ -84,7 +85,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes out the samples that have no name, as nobody can read them; gives how many these are.
+    /// Takes out the samples that have no name, as no program can read them; returns their number.
     fn take_hidden(&self, samples: &mut Vec<u64>) -> u64 {
         let dataset = self.samples.dataset();
         let named = self.namespace.catalog().named(dataset, |error| {
@@ -92,12 +93,12 @@ impl Control {
         });
         let Some(named) = named else { return 0 };
         let all = samples.len();
-        // Those that do not exist are refused later.
+        // Samples that do not exist are refused later.
         samples.retain(|&sample| sample >= dataset.len() || named.has(sample));
         (all - samples.len()) as u64
     }
 
-    /// The sample that a line or number means.
+    /// The sample that a line or number names.
     fn announced(&self, item: Item) -> Result<u64, Errno> {
         match item {
             Item::Number(number) if number < self.samples.dataset().len() => Ok(number),
@@ -113,7 +114,7 @@ impl Control {
         }
     }
 
-    /// Whether a line that begins with these bytes can name a sample.
+    /// Checks that a line that begins with these bytes can name a sample.
     fn may_begin(&self, start: &[u8]) -> Result<(), Errno> {
         let start = start.strip_suffix(b"\r").unwrap_or(start);
         let is_number = start.iter().all(u8::is_ascii_digit);
@@ -140,8 +141,8 @@ impl Control {
         }
     }
 
-    /// A descriptor is closed: whether what its writer left without newline would be a sample if nothing followed. It stays
-    /// as it is, since another process may have the file open and go on. See `Vfs::flush`.
+    /// Checks, when a descriptor is closed, that its writer's last line without newline names a sample if no bytes follow. The
+    /// line stays as it is, since another process may have the file open and go on. See `Vfs::flush`.
     pub(in crate::vfs) fn flush(&self, ino: u64) -> Result<(), Errno> {
         let Takes::Announcements(writer) = self.taken_by(ino) else { return Ok(()) };
         let mut parser = lock(&writer).parser.clone();
@@ -149,11 +150,11 @@ impl Control {
         ended.map_err(|refused| refused.errno)
     }
 
-    /// A snapshot is gone: what its writer left without newline counts now.
+    /// Takes lookups off a snapshot. When it is gone, its writer's last line without newline counts.
     pub(in crate::vfs) fn forget(&self, number: u64, lookups: u64) {
         if let Some(writer) = self.snapshots.forget(number, lookups) {
             let mut writer = lock(&writer);
-            // Nobody hears of an error any more but the log.
+            // Only the log can still tell of an error.
             if self.take(&mut writer, Parser::end) == Err(Errno::ENOSPC) {
                 writer.warn("the last line", Errno::ENOSPC);
             }
@@ -161,7 +162,7 @@ impl Control {
     }
 
     /// Takes last lines without newline of writers that have been silent for a while, but keep the file
-    /// open; whether there are more, so that this is to be called again in 100 ms or so.
+    /// open. True if such lines remain: call this again in 100 ms or so.
     pub(in crate::vfs) fn tick(&self) -> bool {
         self.has_lines.load(Ordering::Relaxed) && self.tick_at(Instant::now())
     }
@@ -171,7 +172,7 @@ impl Control {
         for writer in self.snapshots.writers() {
             let mut writer = lock(&writer);
             if now >= writer.over && writer.parser.has_line() {
-                // What finds no room now stays, and is tried again.
+                // Samples that find no room now stay with the parser, and are tried again.
                 let _ = self.take(&mut writer, Parser::end);
             }
             if writer.parser.has_line() {

@@ -1,4 +1,4 @@
-//! What the tests look at.
+//! Parts of the file system that the tests look at.
 
 use super::*;
 use crate::vfs::CacheFigures;

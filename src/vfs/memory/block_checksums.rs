@@ -1,20 +1,20 @@
-//! Checksums of the blocks of a large sample: what lets a part of it be checked without reading all of it.
+//! Checksums of the blocks of a large sample: they let a part of it be checked without reading all of it.
 
 use crate::format::checksum::Hasher;
 use crate::format::{Checksum, ChecksumKind, Mismatch, Sample};
 
-/// Least and greatest size of the blocks that a large sample is remembered by.
+/// The least and the greatest size of the blocks that a large sample has checksums of.
 const MIN_BLOCK_BYTES: u64 = 128 << 10;
 const MAX_BLOCK_BYTES: u64 = 4 << 20;
-/// Above this many, blocks get larger.
+/// The number of blocks above which blocks get larger.
 const MANY_BLOCKS: u64 = 1 << 18;
-/// How much of a large sample is read at a time, at least.
+/// The fewest bytes of a large sample that are read at a time.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// The checksum of every block of a large sample, taken while the whole was verified.
 ///
-/// A sample too large to keep is read again block by block; a block that matches is one that was part of
-/// the verified whole.
+/// A sample too large to keep is read again block by block; a block that matches its checksum was part of the
+/// verified whole.
 pub(in crate::vfs) struct BlockChecksums {
     block_bytes: u64,
     kind: ChecksumKind,
@@ -55,7 +55,7 @@ pub(in crate::vfs) struct BlockChecksumBuilder {
 }
 
 impl BlockChecksumBuilder {
-    /// A pass over a sample that must match `expected`.
+    /// Begins a pass over a sample that must match `expected`.
     pub(in crate::vfs) fn new(sample: Sample, expected: Checksum) -> Self {
         let block_bytes = (sample.length_bytes / MANY_BLOCKS)
             .next_power_of_two()

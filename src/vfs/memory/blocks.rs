@@ -1,9 +1,9 @@
-//! Large aligned blocks around small samples: a device gives 256 KiB almost as fast as 4, so what lies
-//! around a sample is fetched with it.
+//! Large aligned blocks around small samples: a device gives 256 KiB almost as fast as 4, so the bytes
+//! around a sample are fetched with it.
 //!
-//! A block is dropped once all of it was given out. If memory is short, blocks that are almost used up go
-//! first, then those that nobody has used for longer than chance explains; while there is neither, samples
-//! are fetched one by one: a random pass over more than fits must not throw out what it will still need.
+//! A block is dropped once all of it was given out. If memory is short, blocks that are almost used up go first, then those
+//! that no reader has used for longer than chance explains; while there are neither, samples are fetched one by one: a
+//! random pass over more data than fits must not throw out blocks that it will still need.
 
 use super::budget::{Budget, Reservation};
 use super::chunk::Chunk;
@@ -21,28 +21,28 @@ use std::sync::{Arc, PoisonError};
 const SAMPLES_A_BLOCK: u64 = 32;
 /// The cache should hold this many blocks.
 const MIN_BLOCKS: u64 = 16;
-/// If the cache holds less than this part of all data, hardly a second sample of a block is asked for.
+/// If the cache holds less than all data divided by this, hardly a second sample of a block is asked for.
 const WORTHWHILE: u64 = 64;
 /// A block is given up after this many times the reads within which chance would use it once.
 const IDLE_FACTOR: u64 = 16;
 const SHARDS: u64 = 16;
 
-/// Which block: the part, and the block's number in it.
+/// The ID of a block: the part, and the block's number in it.
 pub(in crate::vfs) type BlockId = (usize, u64);
 
 /// The answer to [`Blocks::get_or_lead`].
 pub(in crate::vfs) enum BlockAnswer {
-    /// It is there; whether it is asked for the first time.
+    /// The block is held; whether it is asked for the first time.
     Held(Arc<Chunk>, bool),
-    /// Another read fetches it.
+    /// Another read fetches the block.
     InFlight(Arc<InFlightRead>),
-    /// The caller must fetch it.
+    /// The caller must fetch the block.
     Lead(BlockLeader),
-    /// There is no room for it.
+    /// There is no room for the block.
     Refused,
 }
 
-/// The leader of an in-flight read of a block. Dropped, it ends the read, whatever came of it.
+/// The leader of an in-flight read of a block. Dropped, it ends the read, whether the block came or not.
 pub(in crate::vfs) struct BlockLeader {
     blocks: Arc<Blocks>,
     id: BlockId,
@@ -79,15 +79,15 @@ impl Drop for BlockLeader {
 pub(in crate::vfs) struct Blocks {
     shards: Vec<Mutex<Shard>>,
     budget: Budget,
-    /// Fixed: it numbers the blocks.
+    /// The size of a block. It is fixed, as it numbers the blocks.
     block_bytes: u64,
-    /// Larger samples are fetched alone.
+    /// The size of the largest small sample: larger samples are fetched alone.
     max_small_bytes: u64,
     data_bytes: u64,
-    /// Reads of small samples within which each is read once, were they all read once.
+    /// The number of samples: within so many reads each is read once, were they all read once.
     samples: u64,
     mean_bytes: u64,
-    /// Blocks held or in flight; at 0, readers take no lock to look for one.
+    /// The number of blocks held or in flight; at 0, readers take no lock to look for a block.
     busy: AtomicUsize,
     counts: Counts,
 }
@@ -104,13 +104,13 @@ struct Counts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct BlockFigures {
-    /// Size of a block; 0: they are not worth their memory.
+    /// Size of a block; 0 if blocks are not worth their memory.
     pub block_bytes: u64,
     /// Blocks held now.
     pub entries: u64,
     /// Blocks that were fetched.
     pub fetched: u64,
-    /// Samples that lay in a block that was there.
+    /// Samples that lay in a block that was held.
     pub hits: u64,
     /// Samples that were fetched alone because there was no room for a block.
     pub refused: u64,
@@ -121,13 +121,13 @@ pub struct BlockFigures {
 struct Shard {
     held: LruCache<BlockId, Entry>,
     in_flight: HashMap<BlockId, Arc<InFlightRead>>,
-    /// Reads that came here.
+    /// The number of reads that looked for a block here.
     ticks: u64,
 }
 
 struct Entry {
     chunk: Arc<Chunk>,
-    /// Bytes given out.
+    /// The bytes that were given out.
     used: u64,
     last_tick: u64,
 }
@@ -143,7 +143,7 @@ impl Entry {
 }
 
 impl Blocks {
-    /// For `samples` samples of `data_bytes` bytes together, in a store of this profile.
+    /// Makes blocks for `samples` samples of `data_bytes` bytes together, in a store of this profile.
     pub(in crate::vfs) fn new(
         budget: Budget,
         samples: u64,
@@ -170,7 +170,7 @@ impl Blocks {
         }
     }
 
-    /// Whether there is nothing to find.
+    /// Whether no block is held or in flight.
     pub(in crate::vfs) fn is_idle(&self) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
     }
@@ -194,7 +194,7 @@ impl Blocks {
         (range.end <= (number + 1) * self.block_bytes).then_some((part, number))
     }
 
-    /// Where a block lies in a part of `container_bytes` bytes.
+    /// The range of a block in a part of `container_bytes` bytes.
     pub(in crate::vfs) fn range(&self, (_, number): BlockId, container_bytes: u64) -> Range<u64> {
         let start = number * self.block_bytes;
         start..(start + self.block_bytes).min(container_bytes).max(start)
@@ -205,12 +205,12 @@ impl Blocks {
         container_bytes.div_ceil(self.block_bytes)
     }
 
-    /// About how many blocks all samples have.
+    /// About how many blocks all samples take.
     pub(in crate::vfs) fn total(&self) -> u64 {
         self.count(self.data_bytes)
     }
 
-    /// The two blocks of a range, if both are there.
+    /// The two blocks of a range, if both are held.
     pub(in crate::vfs) fn both(&self, part: usize, range: &Range<u64>) -> Option<[Arc<Chunk>; 2]> {
         let number = range.start / self.block_bytes;
         let middle = (number + 1) * self.block_bytes;
@@ -221,7 +221,7 @@ impl Blocks {
         Some([find(number, middle - range.start)?, find(number + 1, range.end - middle)?])
     }
 
-    /// Whether a block is there or on its way.
+    /// Whether a block is held or in flight.
     pub(in crate::vfs) fn has(&self, id: BlockId) -> bool {
         let shard = self.shard(id);
         shard.held.contains(&id) || shard.in_flight.contains_key(&id)
@@ -232,7 +232,7 @@ impl Blocks {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block that is there, of which `bytes` bytes will be given out; `shard` is the block's own.
+    /// A held block, of which `bytes` bytes will be given out; `shard` is the block's own.
     fn find(&self, shard: &mut Shard, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool)> {
         shard.ticks += 1;
         let (chunk, is_first, is_used_up) = shard.touch(id, bytes)?;
@@ -267,7 +267,7 @@ impl Blocks {
         }
     }
 
-    /// Makes the caller the leader of a block's read, unless it is held, in flight, or there is no room.
+    /// Makes the caller the leader of a block's read, unless the block is held or in flight, or there is no room.
     pub(in crate::vfs) fn lead(self: &Arc<Self>, id: BlockId) -> Option<BlockLeader> {
         let mut shard = self.shard(id);
         if shard.held.contains(&id) || shard.in_flight.contains_key(&id) {
@@ -286,14 +286,14 @@ impl Blocks {
         Some(BlockLeader { blocks: Arc::clone(self), id, reservation: Some(reservation) })
     }
 
-    /// Blocks leave some room for what is fetched alone.
+    /// Takes room for a block; blocks leave some room for samples that are fetched alone.
     fn reserve(&self) -> Option<Reservation> {
         let most = self.budget.cap_bytes() - self.budget.cap_bytes() / 16;
         let fits = self.budget.held_bytes() + self.block_bytes <= most;
         fits.then(|| self.budget.reserve(self.block_bytes)).flatten()
     }
 
-    /// Drops one that will hardly be used.
+    /// Drops a block that will hardly be used; false if there is none.
     fn evict(&self, shard: &mut Shard) -> bool {
         let Some((_, entry)) = shard.held.peek_lru() else { return false };
         if !entry.is_almost_used_up() {
@@ -310,7 +310,7 @@ impl Blocks {
         true
     }
 
-    /// Drops a block for something that was asked for: the one that was not used for longest of a shard.
+    /// Drops a block for bytes that were asked for: the block of a shard that was not used for longest.
     pub(in crate::vfs) fn evict_any(&self) -> bool {
         if self.is_idle() {
             return false;
@@ -345,7 +345,7 @@ impl Blocks {
         shard.held.put(id, Entry { chunk, used: 0, last_tick });
     }
 
-    /// Forgets a block, as its bytes are not what they should be.
+    /// Forgets a block, as its bytes are wrong.
     pub(in crate::vfs) fn remove(&self, id: BlockId) {
         if self.shard(id).held.pop(&id).is_some() {
             self.busy.fetch_sub(1, Ordering::Relaxed);
@@ -368,7 +368,7 @@ impl Blocks {
 }
 
 impl Shard {
-    /// The block; whether it was used for the first time; whether it was dropped because all of it was.
+    /// The block; whether it was used for the first time; whether it was dropped because all of it was used.
     fn touch(&mut self, id: BlockId, bytes: u64) -> Option<(Arc<Chunk>, bool, bool)> {
         let entry = self.held.get_mut(&id)?;
         let is_first = entry.used == 0;

@@ -1,9 +1,8 @@
-//! One limit for everything that is held in memory: blocks, fetched samples, what is being fetched ahead.
-
+//! One limit for all bytes that are held in memory: blocks, fetched samples, bytes that are being fetched ahead.
 use super::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Bytes that may be held.
+/// The bytes that may be held, and those that are held.
 #[derive(Clone)]
 pub(in crate::vfs) struct Budget(Arc<Inner>);
 
@@ -22,12 +21,12 @@ impl Budget {
         self.0.cap_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves the limit. What is held stays held: whoever lowers it makes room.
+    /// Moves the limit. Held bytes stay held: a caller that lowers the limit makes room.
     pub(in crate::vfs) fn set_cap_bytes(&self, cap_bytes: u64) {
         self.0.cap_bytes.store(cap_bytes, Ordering::Relaxed);
     }
 
-    /// Whether more is held than the limit allows, because it was lowered.
+    /// Whether more bytes are held than the limit allows, because it was lowered.
     pub(in crate::vfs) fn is_overdrawn(&self) -> bool {
         self.held_bytes() > self.cap_bytes()
     }
@@ -36,7 +35,7 @@ impl Budget {
         self.0.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// The right to hold so many bytes, as long as it lives; `None` if they do not fit.
+    /// The right to hold `bytes` bytes, as long as it lives; `None` if they do not fit.
     pub(in crate::vfs) fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let cap_bytes = self.cap_bytes();
         let add = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= cap_bytes);
@@ -46,7 +45,7 @@ impl Budget {
     }
 }
 
-/// The right to hold bytes. Dropped, it frees them for others.
+/// The right to hold bytes. Dropped, it frees the bytes for other holders.
 pub(in crate::vfs) struct Reservation {
     budget: Budget,
     bytes: u64,

@@ -1,7 +1,7 @@
-//! The sample cache: what was read and checked and not asked for yet, within the budget.
+//! The sample cache: bytes that were read and checked and not asked for yet, within the budget.
 //!
-//! In shards, each with its own lock: no lock is shared by all readers. What is left over of a sample that
-//! was read in part is evicted when others need the room; what was prefetched stays until it is read, or
+//! It has shards, each with its own lock: no lock is shared by all readers. The left-over bytes of a sample that
+//! was read in part are evicted when other samples need the room; a prefetched sample stays until it is read, or
 //! until [`SampleCache::drop_prefetched`]; likewise intervals that were decoded ahead (`ahead`). A sample that a
 //! single request reads whole, and that was not prefetched, is never cached.
 
@@ -25,19 +25,19 @@ pub(in crate::vfs) use key::CacheKey;
 
 /// The largest sample that is kept whole; larger ones are remembered by their blocks' checksums.
 const MAX_WHOLE_BYTES: u64 = 4 << 20;
-/// What is being fetched must not take more than this in all.
+/// The most bytes that whole samples may take while they are fetched, all together.
 const FETCHING_BYTES: u64 = 64 << 20;
 const SHARDS: u64 = 16;
 
 /// The answer to [`SampleCache::get_or_lead`].
 pub(in crate::vfs) enum CacheAnswer {
-    /// It is cached.
+    /// The value is cached.
     Cached(Cached),
-    /// It was prefetched; how it came, and whether all of it has now been read.
+    /// The sample was prefetched; how it came, and whether all of it has now been read.
     Prefetched(Arc<Verified>, Arrival, bool),
-    /// Another read fetches it.
+    /// Another read fetches the bytes.
     InFlight(Arc<InFlightRead>),
-    /// Nobody fetches it: the caller leads.
+    /// No read fetches the bytes: the caller leads.
     Lead(Leader),
 }
 
@@ -59,19 +59,19 @@ pub(in crate::vfs) struct Leader {
 }
 
 impl Leader {
-    /// Caches what was fetched, of which `read_bytes` are given out at once, and ends the read. Its followers find what it
-    /// brought, also if there is no room for it, or others need the room before they go on.
+    /// Caches the fetched value, of which `read_bytes` are given out at once, and ends the read. The followers find the
+    /// value, also if there is no room for it, or other values need the room before they go on.
     pub(in crate::vfs) fn end_with(self, found: Cached, read_bytes: u64) {
         self.cache.keep(self.key, &found, read_bytes);
         self.cache.shard(self.key).pass(self.key, found);
     }
 
-    /// Ends the read and leaves what was fetched to its followers alone.
+    /// Ends the read and leaves the fetched value to the followers alone.
     pub(in crate::vfs) fn pass_on(self, found: Cached) {
         self.cache.shard(self.key).pass(self.key, found);
     }
 
-    /// Caches what was prefetched, and ends the read.
+    /// Caches a prefetched sample, and ends the read.
     pub(in crate::vfs) fn end_prefetch(self, verified: Arc<Verified>, arrival: Arrival) {
         let CacheKey::Sample(sample) = self.key else { return };
         self.cache.busy.fetch_add(1, Ordering::Relaxed);
@@ -95,16 +95,16 @@ impl Drop for Leader {
     }
 }
 
-/// Samples in memory, and who fetches which.
+/// Samples in memory, and the reads that fetch samples.
 pub(in crate::vfs) struct SampleCache {
     shards: Vec<Mutex<Shard>>,
     blocks: Arc<Blocks>,
     budget: Budget,
     evictable: Evictable,
     concurrency: u64,
-    /// Samples that were or are being prefetched; 0: a reader of a whole sample need not look.
+    /// The number of samples that were or are being prefetched; if it is 0, a reader of a whole sample need not look.
     busy: AtomicUsize,
-    /// How far readers have come in what is announced.
+    /// How far readers have come in the announced samples.
     turnover: prefetched::Turnover,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -126,20 +126,20 @@ struct Shard {
 
 struct Entry {
     cached: Cached,
-    /// Bytes of a whole sample that were read; once all were, nobody is expected to ask again.
+    /// The bytes of a whole sample that were read; once all were, no reader is expected to ask again.
     read_bytes: u64,
     _reservation: Reservation,
     _evictable: Evictable,
 }
 
-/// The bytes of all entries, which make room when others need it. Each entry has a share, by which they are counted.
+/// The bytes of all entries, which make room when other bytes need it. Each entry has a share, by which it is counted.
 struct Evictable {
     all: Arc<std::sync::atomic::AtomicU64>,
     bytes: u64,
 }
 
 impl Evictable {
-    /// The share of an entry of so many bytes.
+    /// The share of an entry of `bytes` bytes.
     fn share(&self, bytes: u64) -> Self {
         self.all.fetch_add(bytes, Ordering::Relaxed);
         Self { all: Arc::clone(&self.all), bytes }
@@ -162,13 +162,14 @@ struct Prefetched {
     verified: Arc<Verified>,
     read_bytes: u64,
     arrival: Arrival,
-    /// How many announced samples had been begun when a part of this one was read last. 0: nothing was, or it was not announced.
+    /// How many announced samples had been begun when a part of this one was read last. 0 if no part was read, or this sample
+    /// was not announced.
     read_at: u64,
 }
 
 impl SampleCache {
-    /// A cache beside which `concurrency` samples are being fetched at most.
-    /// Where it needs room, `blocks` go before what was asked for.
+    /// Makes a cache beside which `concurrency` samples are being fetched at most.
+    /// When it needs room, `blocks` go before entries.
     pub(in crate::vfs) fn new(budget: Budget, blocks: Arc<Blocks>, concurrency: u64) -> Self {
         let shard = || Shard {
             cached: LruCache::unbounded(),
@@ -198,7 +199,7 @@ impl SampleCache {
         MAX_WHOLE_BYTES.min(self.budget.cap_bytes() / 4).min(FETCHING_BYTES / self.concurrency)
     }
 
-    /// Whether nothing was or is being prefetched.
+    /// Whether no sample was or is being prefetched.
     pub(in crate::vfs) fn is_idle(&self) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
     }
@@ -212,7 +213,7 @@ impl SampleCache {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up a key of which `bytes` bytes will be read; makes the caller its leader if nobody has it.
+    /// Looks up a key of which `bytes` bytes will be read; makes the caller its leader if it is neither cached nor in flight.
     pub(in crate::vfs) fn get_or_lead(self: &Arc<Self>, key: CacheKey, bytes: u64) -> CacheAnswer {
         // One lock for both steps: without it, a read that ends between them would be done again.
         let mut shard = self.shard(key);
@@ -223,7 +224,7 @@ impl SampleCache {
         CacheAnswer::Lead(self.lead_in(&mut shard, key, false))
     }
 
-    /// As [`SampleCache::get_or_lead`]; `None` if nobody has it.
+    /// As [`SampleCache::get_or_lead`]; `None` if the key is neither cached nor in flight.
     pub(in crate::vfs) fn get(&self, key: CacheKey, bytes: u64) -> Option<CacheAnswer> {
         self.get_in(&mut self.shard(key), key, bytes)
     }
@@ -252,8 +253,8 @@ impl SampleCache {
         shard.in_flight.get(&key).map(|read| CacheAnswer::InFlight(Arc::clone(read)))
     }
 
-    /// Makes the caller the leader, so that nobody prefetches it meanwhile; or gives the read that is in
-    /// flight.
+    /// Makes the caller the leader of a key, so that no prefetch fetches it meanwhile; or gives the read that is
+    /// in flight.
     pub(in crate::vfs) fn lead(
         self: &Arc<Self>,
         key: CacheKey,
@@ -277,7 +278,7 @@ impl SampleCache {
         Some(self.lead_in(&mut shard, key, true))
     }
 
-    /// Makes the caller the leader of a key that nobody reads; `shard` is the key's own.
+    /// Makes the caller the leader of a key that no read fetches; `shard` is the key's own.
     fn lead_in(self: &Arc<Self>, shard: &mut Shard, key: CacheKey, is_prefetch: bool) -> Leader {
         shard.in_flight.insert(key, Arc::new(InFlightRead::new()));
         Leader { cache: Arc::clone(self), key, is_prefetch }
@@ -288,21 +289,21 @@ impl SampleCache {
         self.shard_at(sample).prefetched.contains_key(&sample)
     }
 
-    /// As [`SampleCache::has_prefetched`], of what arrived as this number.
+    /// As [`SampleCache::has_prefetched`], for the sample that arrived with this number.
     pub(in crate::vfs) fn has_arrival(&self, sample: u64, number: u64) -> bool {
         let shard = self.shard_at(sample);
         shard.prefetched.get(&sample).is_some_and(|prefetched| prefetched.arrival.number == number)
     }
 
-    /// Takes out a prefetched sample: the kernel has it now, or nobody reads it. Gives how much of it was
-    /// never read, in bytes.
+    /// Takes out a prefetched sample: the kernel has it now, or no program reads it. Gives the number of its bytes
+    /// that were never read.
     pub(in crate::vfs) fn drop_prefetched(&self, sample: u64) -> Option<u64> {
         let prefetched = self.shard_at(sample).prefetched.remove(&sample)?;
         self.busy.fetch_sub(1, Ordering::Relaxed);
         Some((prefetched.verified.bytes().len() as u64).saturating_sub(prefetched.read_bytes))
     }
 
-    /// Drops what is cached under a key, as it is not what it should be.
+    /// Drops the value that is cached under a key, as its bytes may be wrong.
     pub(in crate::vfs) fn forget(&self, key: CacheKey) {
         let mut shard = self.shard(key);
         shard.cached.pop(&key);
@@ -311,7 +312,7 @@ impl SampleCache {
         self.give_up(key);
     }
 
-    /// Evicts until the budget is kept again, what was prefetched last of all.
+    /// Evicts until the budget is kept again, prefetched samples last of all.
     pub(in crate::vfs) fn shrink(&self) {
         while self.budget.is_overdrawn() && self.blocks.evict_any() {}
         for shard in &self.shards {
@@ -353,7 +354,7 @@ impl SampleCache {
         self.shards.iter().flat_map(of).collect()
     }
 
-    /// Keeps it if there is room for it.
+    /// Keeps a value if there is room for it.
     fn keep(&self, key: CacheKey, found: &Cached, read_bytes: u64) {
         let room = self.reserve(key.spread(), found.bytes());
         if let Some(reservation) = room.or_else(|| self.reserve_of_ahead(found.bytes())) {
@@ -367,7 +368,7 @@ impl SampleCache {
         Entry { cached, read_bytes, _reservation: reservation, _evictable: evictable }
     }
 
-    /// Makes room, first where blocks are, then in the key's own shard, then in others.
+    /// Makes room, first by dropping blocks, then entries of the key's own shard, then entries of the other shards.
     fn reserve(&self, own_shard: u64, bytes: u64) -> Option<Reservation> {
         if bytes > self.budget.cap_bytes() {
             return None;
@@ -417,7 +418,7 @@ impl SampleCache {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct CacheFigures {
-    /// Requests answered from what was left over of a sample.
+    /// Requests answered from the left-over bytes of a sample.
     pub hits: u64,
     /// Requests for a part of a sample that had to fetch.
     pub misses: u64,
@@ -431,9 +432,9 @@ pub struct CacheFigures {
     pub intervals_used: u64,
     /// Intervals that were decoded ahead and dropped unused.
     pub intervals_unused: u64,
-    /// Bytes held now, blocks and what is being fetched ahead included.
+    /// Bytes held now, including blocks and bytes that are being fetched ahead.
     pub bytes: u64,
-    /// The cap.
+    /// The most bytes that may be held.
     pub capacity_bytes: u64,
     /// Samples dropped before all of their bytes were asked for.
     pub evictions: u64,
@@ -451,7 +452,7 @@ impl Shard {
             || self.passed(key).is_some()
     }
 
-    /// Leaves to the followers of a read that ends what it brought.
+    /// Leaves the value that a read brought to its followers; the read ends after that.
     fn pass(&mut self, key: CacheKey, found: Cached) {
         let Some(read) = self.in_flight.get(&key).filter(|read| Arc::strong_count(read) > 1) else {
             return;
@@ -461,7 +462,7 @@ impl Shard {
         self.passing.insert(key, Arc::downgrade(read));
     }
 
-    /// What a read has brought whose followers have not all gone on.
+    /// The value that a read brought whose followers have not all gone on.
     fn passed(&self, key: CacheKey) -> Option<Cached> {
         self.passing.get(&key)?.upgrade()?.left()
     }

@@ -6,8 +6,8 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Memory that several samples lie in, and the right to hold it. Whoever drops it last, its memory goes to the pool: new
-/// pages cost a fault each, and freeing them interrupts the other CPUs.
+/// Memory that several samples lie in, and the right to hold it. When its last user drops it, the memory goes to the pool:
+/// new pages cost a fault each, and freeing them interrupts the other CPUs.
 pub(in crate::vfs) struct Chunk {
     buffer: Buffer,
     range: Range<usize>,
@@ -15,16 +15,16 @@ pub(in crate::vfs) struct Chunk {
     pool: Option<Arc<BufferPool>>,
 }
 
-/// The right to hold memory; what is fetched ahead needs a second one, as it may not take all there is.
+/// The right to hold memory; bytes that are fetched ahead need a second one, as they may not take all memory.
 pub(in crate::vfs) type Rights = (Reservation, Option<Reservation>);
 
 impl Chunk {
-    /// What lies in `range` of `buffer`.
+    /// Makes a chunk of the bytes in `range` of `buffer`.
     pub(in crate::vfs) fn new(buffer: Buffer, range: Range<usize>, rights: Rights) -> Self {
         Self { buffer, range, _rights: rights, pool: None }
     }
 
-    /// The same, with the pool that takes its memory in the end.
+    /// The same chunk, with the pool that takes its memory in the end.
     pub(in crate::vfs) fn of_pool(mut self, pool: &Arc<BufferPool>) -> Self {
         self.pool = Some(Arc::clone(pool));
         self

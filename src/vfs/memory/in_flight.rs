@@ -7,12 +7,12 @@ use std::sync::{OnceLock, PoisonError};
 
 type Follower = Box<dyn FnOnce() + Send>;
 
-/// A read whose bytes are being fetched by its leader. Who follows it and goes on later, on another thread, holds it until
-/// then: what it brought stays in memory for so long.
+/// A read whose bytes are being fetched by its leader. A follower that goes on later, on another thread, holds the read until
+/// then: the value that the read brought stays in memory for so long.
 pub struct InFlightRead {
     /// `None` once the read has ended.
     followers: Mutex<Option<Vec<Follower>>>,
-    /// What it brought, if anybody followed it.
+    /// The value that the read brought, if another read followed it.
     brought: OnceLock<Cached>,
 }
 
@@ -33,13 +33,13 @@ impl InFlightRead {
         }
     }
 
-    /// Leaves to its followers what it brought; before it ends.
+    /// Leaves the value that the read brought to its followers; before the read ends.
     pub(super) fn leave(&self, brought: Cached) {
         let is_first = self.brought.set(brought).is_ok();
         debug_assert!(is_first, "a read ends once");
     }
 
-    /// What it left to its followers.
+    /// The value that the read left to its followers.
     pub(super) fn left(&self) -> Option<Cached> {
         self.brought.get().cloned()
     }

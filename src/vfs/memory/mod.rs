@@ -1,5 +1,5 @@
-//! What is held in memory, within one budget: blocks of containers, checked samples, what large samples are
-//! remembered by; and which reads are in flight.
+//! The caches in memory, within one budget: blocks of parts, checked samples, checksums and checkpoints of large
+//! samples; and the reads in flight.
 
 pub(super) mod block_checksums;
 pub(super) mod blocks;
@@ -22,7 +22,7 @@ use cache::SampleCache;
 use std::sync::Arc;
 use turns::Turns;
 
-/// The caches of a mount and what limits them.
+/// The caches of a mount and their limits.
 pub(super) struct Memory {
     budget: Budget,
     fetching: Budget,
@@ -32,9 +32,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Up to `cap_bytes`, and `fetching_bytes` beside them for what is on its way to readers, for a dataset of `samples`
-    /// samples with `data_bytes` bytes, of which `concurrency` are read and `threads` decoded at a time, in a store of
-    /// this profile.
+    /// Makes caches of up to `cap_bytes`, and `fetching_bytes` beside them for bytes on their way to readers, for a dataset
+    /// of `samples` samples with `data_bytes` bytes, of which `concurrency` are read and `threads` decoded at a time, in a
+    /// store of this profile.
     pub(super) fn new(
         (cap_bytes, fetching_bytes): (u64, u64),
         (samples, data_bytes): (u64, u64),
@@ -44,7 +44,7 @@ impl Memory {
         let budget = Budget::new(cap_bytes);
         let blocks = Arc::new(Blocks::new(budget.clone(), samples, data_bytes, profile));
         let cache = SampleCache::new(budget.clone(), Arc::clone(&blocks), concurrency);
-        // One more than CPUs: while one is fetched, the others are decoded.
+        // One turn more than CPUs: while one interval is fetched, the others are decoded.
         let turns = Arc::new(Turns::new(threads as usize + 1, budget.clone()));
         let fetching = Budget::new(fetching_bytes);
         Self { budget, fetching, blocks, cache: Arc::new(cache), turns }
@@ -54,7 +54,7 @@ impl Memory {
         &self.budget
     }
 
-    /// What is held for readers while the disk gives it: beside the budget, as no caching decides about it.
+    /// The budget of bytes that are being fetched for readers: beside the other budget, as no cache decides about them.
     pub(super) fn fetching(&self) -> &Budget {
         &self.fetching
     }
@@ -77,7 +77,7 @@ impl Memory {
         at.largest_bytes() <= self.cache.max_whole_bytes()
     }
 
-    /// Whether a sample is taken out of a block: what it decodes to counts, too.
+    /// Whether a sample is taken out of a block: its decoded size counts, too.
     pub(super) fn is_small(&self, at: &Sample) -> bool {
         self.blocks.is_small(at.length_bytes)
             && (!matches!(at.content, Content::Encoded(_)) || self.fits_whole(at))

@@ -1,5 +1,5 @@
-//! Turns to decode intervals: so many at a time as there are CPUs to decode and memory to decode in, in the order in
-//! which they were asked for. What waits for its turn holds no memory to speak of.
+//! Turns to decode intervals: as many at a time as there are CPUs to decode and memory to decode in, in the order in
+//! which they were asked for. A task that waits for its turn holds hardly any memory.
 
 use super::budget::Budget;
 use super::in_flight::InFlightRead;
@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-/// Decoding takes this part of the cap, in eighths, beside what the cap allows to be held.
+/// The share of the cap that decoding takes, in eighths, beside the bytes that the cap allows to be held.
 const EIGHTHS: u64 = 5;
-/// Decoding may always take so much.
+/// The bytes of memory that decoding may always take.
 const LEAST_BYTES: u64 = 16 << 20;
 
-/// Who decodes, and who waits for it.
+/// The turns that are taken, and the queue of tasks that wait for one.
 pub(in crate::vfs) struct Turns {
     most: usize,
     budget: Budget,
@@ -34,19 +34,19 @@ struct Ticket {
     comes: Arc<InFlightRead>,
 }
 
-/// The right to decode, or a place in the queue for it. Dropped, it lets the next one have its turn.
+/// The right to decode, or a place in the queue for it. Dropped, it lets the next task have its turn.
 pub(in crate::vfs) struct Turn {
     turns: Arc<Turns>,
     ticket: Arc<Ticket>,
 }
 
 impl Turns {
-    /// At most `most` at a time, in a part of what `budget` allows to be held.
+    /// Makes at most `most` turns at a time; their memory is bounded by a share of the cap of `budget`.
     pub(super) fn new(most: usize, budget: Budget) -> Self {
         Self { most: most.max(1), budget, state: Mutex::default() }
     }
 
-    /// A turn that takes `bytes` bytes of memory; with what to wait for if it has not come yet.
+    /// A turn that takes `bytes` bytes of memory; with the in-flight read to wait for if the turn has not come yet.
     pub(in crate::vfs) fn take(self: &Arc<Self>, bytes: u64) -> (Turn, Option<Arc<InFlightRead>>) {
         let comes = Arc::new(InFlightRead::new());
         let ticket = Arc::new(Ticket { bytes, comes: Arc::clone(&comes) });
@@ -61,8 +61,8 @@ impl Turns {
         (Turn { turns: Arc::clone(self), ticket }, waits.then_some(comes))
     }
 
-    /// A turn for work that nobody waits for: only if nobody waits for a turn, and another one as large is left for whoever
-    /// comes next.
+    /// A turn for work that no reader waits for: only if no task waits for a turn, and another turn as large is left for
+    /// the next task.
     pub(in crate::vfs) fn take_spare(self: &Arc<Self>, bytes: u64) -> Option<Turn> {
         let mut state = self.lock();
         let is_spare = state.waiting.is_empty()
@@ -86,7 +86,7 @@ impl Turns {
         (self.budget.cap_bytes() / 8 * EIGHTHS).max(LEAST_BYTES)
     }
 
-    /// Whoever is alone has room, however much it takes.
+    /// Whether there is room for a turn of `bytes` bytes. A turn that is alone has room, however many bytes it takes.
     fn has_room(&self, state: &State, bytes: u64) -> bool {
         state.taken == 0
             || (state.taken < self.most
@@ -97,7 +97,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a turn back, or leaves the queue; then those whose turn it is go on.
+    /// Gives a turn back, or leaves the queue; then the tasks go on whose turn has come.
     fn leave(&self, ticket: &Arc<Ticket>) {
         let mut state = self.lock();
         let place = state.waiting.iter().position(|other| Arc::ptr_eq(other, ticket));
@@ -121,11 +121,11 @@ impl Turns {
     }
 }
 
-/// Tells those whose turn has come. One that leaves at once, as its reader is gone, gives its turn to the next one in
-/// here: that one is told by the loop that runs already, so that the stack does not grow with the queue.
+/// Tells the tasks whose turn has come. A task that leaves at once, as its reader is gone, gives its turn to the next one
+/// within this function: that task is told by the loop that runs already, so that the stack does not grow with the queue.
 fn tell(tickets: Vec<Arc<Ticket>>) {
     thread_local!(static COMING: RefCell<Option<VecDeque<Arc<Ticket>>>> = const { RefCell::new(None) });
-    /// Also after a panic of whoever was told.
+    /// Ends the loop, also after a panic of a task that was told.
     struct Done;
     impl Drop for Done {
         fn drop(&mut self) {

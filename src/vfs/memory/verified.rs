@@ -10,14 +10,14 @@ use std::sync::Arc;
 pub struct Verified {
     bytes: Bytes,
     range: Range<usize>,
-    /// What pays for its memory, if that is not the cache.
+    /// The chunk whose rights cover the memory; `None` if the cache must pay for it.
     rights: Option<Arc<Chunk>>,
 }
 
-/// Where bytes lie.
+/// Bytes, by the memory that they lie in.
 pub(in crate::vfs) enum Bytes {
     Own(Buffer),
-    /// In memory that others use too.
+    /// In memory that other samples use, too.
     Shared(Arc<Chunk>),
 }
 
@@ -43,12 +43,12 @@ impl Verified {
         Ok(Self { bytes, range, rights: None })
     }
 
-    /// Bytes that were checked as parts of something else.
+    /// Makes a sample of bytes that were checked otherwise, such as interval by interval.
     pub(in crate::vfs) fn made(buffer: Buffer, range: Range<usize>) -> Self {
         Self { bytes: Bytes::Own(buffer), range, rights: None }
     }
 
-    /// Its memory is part of what was reserved for `chunk`.
+    /// Covers the memory by the rights of `chunk`: it is part of the memory that was reserved for the chunk.
     pub(in crate::vfs) fn with_rights(mut self, chunk: &Arc<Chunk>) -> Self {
         if matches!(self.bytes, Bytes::Own(_)) {
             self.rights = Some(Arc::clone(chunk));
@@ -62,7 +62,7 @@ impl Verified {
         &self.bytes.bytes()[self.range.clone()]
     }
 
-    /// Bytes of memory that it alone keeps from being used otherwise.
+    /// The bytes of memory that this sample alone keeps from another use.
     pub(in crate::vfs) fn capacity(&self) -> u64 {
         match &self.bytes {
             Bytes::Own(buffer) if self.rights.is_none() => buffer.capacity() as u64,
@@ -70,7 +70,7 @@ impl Verified {
         }
     }
 
-    /// Its memory if nobody else uses it, and where the sample lies in it if it is all its own.
+    /// The memory, if no other sample uses it, and the place of the sample in it, if the memory is the sample's own.
     pub(in crate::vfs) fn into_buffer(self) -> (Buffer, Range<usize>) {
         match self.bytes {
             Bytes::Own(buffer) => (buffer, self.range),

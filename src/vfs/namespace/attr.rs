@@ -1,8 +1,8 @@
-//! What the kernel is told of names and inodes.
+//! The answers to the kernel about names and inodes.
 
 use std::time::SystemTime;
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -16,15 +16,15 @@ pub enum FileKind {
 /// Attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// Inode number, by which the kernel asks.
+    /// The inode number that the kernel uses in requests.
     pub ino: u64,
     /// The inode number that `stat` shows; all snapshots of a control file show the same.
     pub shown_ino: u64,
-    /// What it is.
+    /// The kind of the inode.
     pub kind: FileKind,
     /// Size in bytes.
     pub size: u64,
-    /// Bytes that it takes where it is stored, as `du` counts them: less than its size if it has holes.
+    /// Bytes that the file takes, as `du` counts them: less than its size if it has holes.
     pub stored_bytes: u64,
     /// Permission bits.
     pub mode: u16,
@@ -34,23 +34,23 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// When it was last modified.
+    /// The time of the last modification.
     pub modified: SystemTime,
 }
 
 /// The answer to a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// It is there, for as long as the mount.
+    /// The name exists, with this inode until the unmount.
     Found(Attr),
-    /// It is there, with another inode at the next lookup.
+    /// The name exists, with another inode at the next lookup.
     Passing(Attr),
-    /// It is not there, and never will be.
+    /// The name does not exist, and never will.
     Absent,
 }
 
 impl Lookup {
-    /// The inode, if there is one.
+    /// The inode number, if the name exists.
     #[must_use]
     pub fn ino(&self) -> Option<u64> {
         match self {
@@ -65,13 +65,13 @@ impl Lookup {
 pub struct Listed<'a> {
     /// The inode number that is shown.
     pub ino: u64,
-    /// Where the listing goes on behind this entry.
+    /// The cursor from which the listing goes on behind this entry.
     pub next: u64,
     /// The name.
     pub name: &'a [u8],
-    /// What it is.
+    /// The kind of the entry.
     pub kind: FileKind,
-    /// Whether it is an entry of the dataset: its attributes may be kept.
+    /// Whether the entry is one of the dataset, so that its attributes may be kept.
     pub lasting: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::vfs::inode::Inode;
 
 impl Namespace {
     /// Emits `.` and `..` of a directory, unless the cursor `from` is behind them; false if `emit` wants no
-    /// more.
+    /// further entry.
     pub(in crate::vfs) fn list_dots(
         ino: u64,
         parent: u64,
@@ -21,7 +21,7 @@ impl Namespace {
         })
     }
 
-    /// Lists a directory of the dataset from cursor `from` (0 at first, then as told) until `emit` returns
+    /// Lists a directory of the dataset from cursor `from` (0 at first, then [`Listed::next`]) until `emit` returns
     /// false.
     pub(in crate::vfs) fn list(
         &self,

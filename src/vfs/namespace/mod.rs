@@ -1,4 +1,4 @@
-//! Names, attributes, sizes, extended attributes: all of it is resident, nothing here waits.
+//! Names, attributes, sizes, extended attributes: all of them are resident, and no function here waits.
 
 mod attr;
 mod list;
@@ -16,7 +16,7 @@ use crate::format::{Content, Error, Kind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Owners and permission bits, as the user decides.
+/// The owner and the permission bits of files and directories, as the user decides.
 #[derive(Debug, Clone, Copy)]
 struct Ownership {
     uid: u32,
@@ -32,7 +32,7 @@ pub(super) struct Namespace {
     samples: Arc<Samples>,
     catalog: Catalog,
     ownership: Ownership,
-    /// When the newest part was modified.
+    /// The time of modification of the newest part.
     modified: SystemTime,
     has_control: bool,
 }
@@ -54,7 +54,7 @@ impl Namespace {
         &self.catalog
     }
 
-    /// Whether a name in a directory of the dataset is that of the control directory.
+    /// Whether a name in a directory of the dataset is the control directory's.
     pub(super) fn is_control_name(&self, directory: u64, name: &[u8]) -> bool {
         directory == ROOT && name == CONTROL_NAME && self.has_control
     }
@@ -74,7 +74,7 @@ impl Namespace {
         }
     }
 
-    /// Attributes of a directory as long as the dataset says nothing else.
+    /// Attributes of a directory for which the dataset stores no others.
     pub(super) fn plain_directory(&self, inode: Inode) -> Attr {
         let Ownership { uid, gid, directory_mode, .. } = self.ownership;
         Attr {
@@ -132,14 +132,14 @@ impl Namespace {
             },
         };
         let attr = match stored.kind {
-            // Nobody reads a file that seems empty, so no read would tell that the container has changed.
+            // No program reads a file that seems empty, so no read would show that the container has changed.
             Kind::File if size == 0 => {
                 self.samples.check_unchanged(&located)?;
                 attr
             }
             Kind::File => attr,
             Kind::Symlink => {
-                // One that cannot be read is there, and readlink says what is wrong with it.
+                // A link with an unreadable target is shown, and readlink returns its error.
                 let target = match container.link_target(located.index) {
                     Err(error @ (Error::Unreadable { .. } | Error::Checksum { .. })) => {
                         return Err(failed(error));
@@ -154,17 +154,17 @@ impl Namespace {
         Ok(attr)
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// EINVAL: the inode is no symbolic link; or the container cannot be read any more, or has changed.
+    /// EINVAL if the inode is no symbolic link; or the container cannot be read any more, or has changed.
     pub(in crate::vfs) fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
         let Inode::Node(Node::Sample(sample)) = Inode::of(ino) else { return Err(Errno::EINVAL) };
         if self.kind_of_sample(sample)? != FileKind::Symlink {
             return Err(Errno::EINVAL);
         }
         let located = self.samples.locate(sample)?;
-        // No read follows that would tell that the container has changed.
+        // No read follows that would show that the container has changed.
         self.samples.check_unchanged(&located)?;
         self.samples.dataset().link_target(sample).map_err(|error| {
             let errno = Errno::from(&error);
@@ -188,7 +188,7 @@ impl Namespace {
         }
     }
 
-    /// Where a file of the dataset lies.
+    /// The place of a file of the dataset.
     fn locate_file(&self, ino: u64) -> Result<Located, Errno> {
         match Inode::of(ino) {
             Inode::Node(Node::Sample(sample)) => self.samples.locate(sample),
@@ -196,17 +196,17 @@ impl Namespace {
         }
     }
 
-    /// A name depends on a sample's bytes, which cannot be read.
+    /// Logs and counts a failed lookup or listing: a name depends on a sample's bytes, which cannot be read.
     fn name_failed(&self, error: &Error) -> Errno {
         tracing::error!("{error}");
         self.samples.stats().io_error();
         Errno::from(error)
     }
 
-    /// Where the next data or the next hole of a file begins, at or behind `offset_bytes`.
+    /// The offset where the next data or the next hole of a file begins, at or behind `offset_bytes`.
     ///
     /// # Errors
-    /// ENXIO: there is none from there on. ENOSYS: no file has holes, and the kernel can answer for all.
+    /// ENXIO: no data or no hole follows. ENOSYS: no file has holes, and the kernel can answer for all files.
     pub(super) fn seek(&self, ino: u64, offset_bytes: u64, for_data: bool) -> Result<u64, Errno> {
         if !self.samples.dataset().containers().iter().any(|part| part.has_holes()) {
             return Err(Errno::ENOSYS);
@@ -234,14 +234,14 @@ impl Namespace {
         }
     }
 
-    /// Sizes and counts.
+    /// Sizes and counts of the whole mount.
     pub(super) fn totals(&self) -> Totals {
         let files = self.catalog.samples().saturating_add(self.catalog.directories());
         Totals { bytes: self.samples.dataset().data_bytes(), files }
     }
 }
 
-/// A time as archives store it; one that no clock can show is 1970.
+/// Converts a time as archives store it; a time that `SystemTime` cannot hold becomes the beginning of 1970.
 fn system_time((seconds, nanos): (i64, u32)) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let time = match seconds {

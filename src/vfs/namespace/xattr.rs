@@ -1,5 +1,5 @@
-//! Extended attributes: where a sample lies, and whether it was found right. They are answered by name and never
-//! listed: programs that copy all attributes of a file would write ours onto the copy.
+//! Extended attributes: the place of a sample, and whether its checksum was found right. They are answered by name and
+//! never listed: programs that copy all attributes of a file would write ours onto the copy.
 
 use super::Namespace;
 use crate::catalog::{Located, Node};
@@ -7,15 +7,15 @@ use crate::format::Checksum;
 use crate::vfs::Errno;
 use crate::vfs::inode::Inode;
 
-/// What the names of our extended attributes begin with.
+/// The prefix of the names of our extended attributes.
 pub const XATTR_PREFIX: &str = "user.ffrfs.";
 
 impl Namespace {
     /// The value of an extended attribute of a sample.
     ///
     /// # Errors
-    /// ENODATA: there is no attribute of that name. EOPNOTSUPP: nor any of its kind, such as `security.*`; programs
-    /// like `ls -l` then stop to ask.
+    /// ENODATA: there is no attribute of this name. EOPNOTSUPP: there are no attributes of this kind, such as `security.*`;
+    /// programs like `ls -l` then stop asking for them.
     pub(in crate::vfs) fn getxattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if !name.starts_with(b"user.") {
             return Err(Errno::EOPNOTSUPP);

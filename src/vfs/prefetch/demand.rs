@@ -1,4 +1,4 @@
-//! What readers ask for: it shows whether what was prefetched is used, and which patterns there are.
+//! The samples that readers ask for: they show whether prefetched samples are used, and which patterns there are.
 
 use super::Prefetch;
 use super::queue::{STALE, add};
@@ -6,14 +6,14 @@ use crate::catalog::Located;
 use crate::vfs::memory::cache::Arrival;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a pattern is followed.
+/// The most bytes, or blocks, that are fetched ahead by a pattern.
 const AHEAD_BYTES: u64 = 16 << 20;
 const AHEAD_BLOCKS: u64 = 16;
-/// After so many samples fetched on demand, none of them prefetched, announcements are dropped: the readers
-/// read something else.
+/// The number of samples fetched on demand, with no prefetched one read meanwhile, after which announcements are
+/// dropped: the readers read other samples.
 const UNFORESEEN_LIMIT: u64 = 8192;
 
-/// Most readers find the number there: they do not write it.
+/// Raises a number. Most readers find it as high already: they do not write it.
 fn raise(number: &AtomicU64, to: u64) {
     if number.load(Ordering::Relaxed) < to {
         number.fetch_max(to, Ordering::Relaxed);
@@ -28,14 +28,14 @@ impl Prefetch {
         }
     }
 
-    /// Readers may have left announced samples for good after a part of them, which take up room.
+    /// Wakes the prefetching thread if readers may have left announced samples, which take up room, after a part of them.
     fn wake_if_some_may_be_left(&self) {
         if self.lacks_room() && self.memory.cache().may_be_left() {
             self.wake();
         }
     }
 
-    /// A prefetched sample was read; whether all of it has been by now.
+    /// Notes that a prefetched sample was read, and whether all of it has been read by now.
     pub(in crate::vfs) fn prefetched_was_read(
         &self,
         sample: u64,
@@ -43,7 +43,7 @@ impl Prefetch {
         (arrival, is_used_up): (Arrival, bool),
     ) {
         self.demanded.store(0, Ordering::Relaxed);
-        // A part of it shows as well how far the reader has come.
+        // A read of a part shows as well how far the reader has come.
         if !arrival.is_looked_up {
             raise(&self.last_used, arrival.number);
         }
@@ -55,8 +55,8 @@ impl Prefetch {
             return;
         }
         add(&self.counts.used, 1);
-        // This was the read that was announced. Of the order nothing has to be found out, and if it names the sample once
-        // more, it will be read once more.
+        // This was the announced read. The order need not be found out, and if it names the sample once more, the sample
+        // will be read once more.
         if !arrival.is_announced {
             self.latest_read(sample).store(sample + 1, Ordering::Relaxed);
             self.observe(sample, located);
@@ -64,8 +64,8 @@ impl Prefetch {
         self.wake_if_there_is_room();
     }
 
-    /// The kernel asked for bytes that memory has not: of a sample that it was given it has dropped pages. If it asks for the
-    /// whole sample, its announcement may be still to come.
+    /// Notes that the kernel asked for bytes that memory does not have: it has dropped pages of a sample that it was given. If
+    /// it asks for the whole sample, the sample's announcement may be still to come.
     pub(in crate::vfs) fn was_not_prefetched(&self, sample: u64, is_whole: bool) {
         if self.delivered.get(sample) {
             self.delivered.clear(sample);
@@ -75,13 +75,13 @@ impl Prefetch {
         }
     }
 
-    /// A sample must be fetched on demand: it was not prefetched.
+    /// Notes that a sample must be fetched on demand: it was not prefetched.
     pub(in crate::vfs) fn demanded(&self, sample: u64, located: &Located) {
         let is_begun = self.latest_demand(sample).swap(sample + 1, Ordering::Relaxed) != sample + 1;
         if is_begun {
             self.lookups.fetch_add(1, Ordering::Relaxed);
         }
-        // Readers are ahead of what was announced, or elsewhere.
+        // Readers are ahead of the announced samples, or elsewhere.
         if is_begun && self.lacks_room() {
             self.memory.cache().another_is_begun();
             self.wake_if_some_may_be_left();
@@ -99,7 +99,7 @@ impl Prefetch {
         }
     }
 
-    /// Looks for a pattern in what is asked for.
+    /// Looks for a pattern in the samples that are asked for.
     pub(in crate::vfs) fn observe(&self, sample: u64, located: &Located) {
         // To wait for the lock would delay a reader: rather a number is missed.
         let Ok(mut queue) = self.queue.try_lock() else { return };
@@ -111,7 +111,7 @@ impl Prefetch {
             else {
                 return;
             };
-            // Numbers of different containers are no neighbours.
+            // Block numbers of different parts are no neighbours.
             let base = (part as u64) << 40;
             let blocks = self.memory.blocks().count(self.samples.bytes_of(part));
             let all = base..base + blocks;

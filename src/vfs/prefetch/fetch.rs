@@ -1,4 +1,4 @@
-//! What is being prefetched, as the transport holds it.
+//! Prefetches and prefetched samples, as the transport holds them.
 
 use super::queue::{Again, Counts, add};
 use crate::catalog::{Located, Node};
@@ -12,29 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A read to do ahead of its time. Owned by whoever does it; dropped, it ends the in-flight reads that it
+/// A read to do ahead of its time. Owned by the thread that does it; dropped, it ends the in-flight reads that it
 /// leads.
 pub struct Fetch {
     pub(super) span: Span,
     pub(super) target: Target,
     pub(super) is_announced: bool,
-    /// The sample's reader follows at once, so the kernel's page cache need not be given it.
+    /// Whether the sample was looked up: its reader follows at once, so the kernel's page cache need not be given the sample.
     pub(super) is_looked_up: bool,
     pub(super) again: Again,
     pub(super) since: Instant,
     pub(super) _in_flight: InFlightCount,
 }
 
-/// What a fetch is of.
+/// The target of a fetch.
 pub(super) enum Target {
     Samples(Vec<(u64, Located, Leader)>, Rights),
     Block(BlockLeader),
-    /// So many samples, for a cache of the node.
+    /// The number of samples, for a cache of the node.
     Cache(u64),
 }
 
 impl Fetch {
-    /// What to fetch.
+    /// The range to fetch, and the memory for it.
     pub fn span(&mut self) -> &mut Span {
         &mut self.span
     }
@@ -46,7 +46,7 @@ impl Fetch {
     }
 }
 
-/// Counts samples as being prefetched, as long as it lives.
+/// Counts samples as being prefetched, as long as this lives.
 pub(super) struct InFlightCount(Arc<Counts>, u64);
 
 impl InFlightCount {
@@ -66,12 +66,12 @@ impl Drop for InFlightCount {
 pub struct Delivery {
     pub(super) sample: u64,
     pub(super) verified: Arc<Verified>,
-    /// A warm-up is not over before the kernel has it.
+    /// A warm-up is not over before the kernel has the sample.
     pub(super) _in_flight: InFlightCount,
 }
 
 impl Delivery {
-    /// The inode.
+    /// The sample's inode.
     #[must_use]
     pub fn ino(&self) -> u64 {
         Inode::Node(Node::Sample(self.sample)).number()

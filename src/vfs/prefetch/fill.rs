@@ -1,4 +1,4 @@
-//! Warming up: what lies in a store goes into the node's cache, without a copy in memory; what lies on a local disk is
+//! Warming up: samples in a store go into the node's cache, without a copy in memory; samples on a local disk are
 //! announced.
 
 use super::Prefetch;
@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::time::Instant;
 
-/// How many ranges may wait, unless one warm-up has more: some 50 MB, whoever asks for the same samples again and again.
+/// The most ranges that may wait, unless one warm-up has more: some 50 MB, however often the same samples are asked for.
 const MAX_FILLS: usize = 1 << 20;
 
 impl Prefetch {
@@ -20,7 +20,7 @@ impl Prefetch {
     /// else as [`Prefetch::announce`] does. All of them are queued or none.
     ///
     /// # Errors
-    /// EINVAL: there is no such sample. ENOSPC: as of `announce`.
+    /// EINVAL if there is no such sample. ENOSPC if too many ranges wait, or as for `announce`.
     pub(in crate::vfs) fn warm_up(&self, samples: &[u64]) -> Result<(), Errno> {
         let count = self.samples.dataset().len();
         if samples.iter().any(|sample| *sample >= count) {
@@ -29,7 +29,7 @@ impl Prefetch {
         let (mut extents, mut announced) = (Vec::new(), Vec::new());
         for &sample in samples {
             match self.samples.locate(sample) {
-                // One that cannot be read fails as announced ones do: its bytes are of no use in a cache.
+                // A sample that cannot be read fails as announced samples do: its bytes are of no use in a cache.
                 Ok(at) if !at.sample.damaged && self.samples.store().part(at.part).has_cache() => {
                     extents.push((at.part, at.sample.extent()));
                 }
@@ -56,7 +56,7 @@ impl Prefetch {
         Ok(())
     }
 
-    /// The next range that a cache is to hold.
+    /// The fetch of the next range that a cache is to hold.
     pub(super) fn next_fill(&self, fills: &mut std::collections::VecDeque<Fill>) -> Option<Fetch> {
         let Fill { part, range, samples } = fills.pop_front()?;
         let (_in_flight, since) = (self.in_flight(samples), Instant::now());
@@ -66,7 +66,7 @@ impl Prefetch {
         Some(Fetch { span, target, is_announced, is_looked_up, again, since, _in_flight })
     }
 
-    /// A cache holds a range now, or does not.
+    /// Notes that a cache holds a range now, or that filling it failed.
     pub(super) fn filled(&self, fetch: &Fetch, samples: u64, filled: Result<(), ReadError>) {
         match filled {
             Ok(()) => {
@@ -88,8 +88,8 @@ impl Prefetch {
     }
 }
 
-/// The ranges that hold these extents, in order: one for each unit of its part (in bytes) in which some begin. An extent
-/// that ends in the next unit makes no range of its own: that would wait beside the others for bytes that they fetch,
+/// The ranges that hold these extents, in order: one for each unit of its part (in bytes) in which extents begin. An extent
+/// that ends in the next unit makes no range of its own: that range would wait beside the others for bytes that they fetch,
 /// and take the place of a fetch.
 fn fills(mut extents: Vec<(usize, Range<u64>)>, unit: impl Fn(usize) -> u64) -> Vec<Fill> {
     extents.sort_unstable_by_key(|(part, extent)| (*part, extent.start));

@@ -1,4 +1,4 @@
-//! What becomes of what was fetched.
+//! The end of a prefetch: fetched samples are checked and cached, or fetched again, or listed as bad.
 
 use super::Prefetch;
 use super::fetch::{Delivery, Fetch, Target};
@@ -16,19 +16,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Why a sample that was fetched does not arrive.
+/// The reason why a sample that was fetched does not arrive.
 enum Missed {
-    /// It lies elsewhere.
+    /// The sample lies elsewhere.
     Moved,
-    /// A cache has given other bytes, and dropped them.
+    /// A cache has given wrong bytes, and dropped them.
     Distrusted,
-    /// It is bad, and listed.
+    /// The sample is bad, and listed.
     Bad,
 }
 
 impl Prefetch {
-    /// Takes what was fetched, or not. What it gives is to be stored in the kernel's page cache; it can be
-    /// asked for meanwhile.
+    /// Takes a fetch that has ended or failed. Gives the samples to store in the kernel's page cache; readers can
+    /// ask for them meanwhile.
     pub(in crate::vfs) fn land(
         &self,
         mut fetch: Fetch,
@@ -84,7 +84,7 @@ impl Prefetch {
         self.trace.begin_ahead(&fetch.span, first, samples, fetch.since)
     }
 
-    /// Of several samples those that can be read are fetched one by one; one that cannot be is listed if it
+    /// Ends a fetch that failed. Several samples are fetched one by one; a sample that cannot be read is listed if it
     /// was announced, and else left to its reader.
     fn not_fetched(&self, fetch: Fetch, error: &ReadError) {
         let part = fetch.span.part();
@@ -106,7 +106,7 @@ impl Prefetch {
         if samples.len() > 1 && !is_changed && of_store.is_none() {
             let of = samples.iter().map(|(sample, located, _)| (*sample, *located)).collect();
             let read = MergedRead { part, range, samples: of, is_announced, again };
-            // A follower of one of them may be served on this very thread: not with the queue locked.
+            // A follower of one of the samples may be served on this very thread: not with the queue locked.
             drop(samples);
             self.lock().batch.extend(read.apart());
         } else if is_announced {
@@ -166,8 +166,8 @@ impl Prefetch {
         stores
     }
 
-    /// Has announced samples that did not arrive fetched once more, from where they are now known to lie. Those for which that
-    /// was in vain are done.
+    /// Has announced samples that did not arrive fetched once more, from where they are now known to lie. Samples that were
+    /// fetched again in vain are done.
     fn fetch_again(&self, missed: Vec<(u64, Missed)>, again: Again) {
         let (mut moved, mut distrusted) = (Vec::new(), Vec::new());
         for (sample, why) in missed {
@@ -180,7 +180,7 @@ impl Prefetch {
                     distrusted.push(sample);
                     continue;
                 }
-                // Its reader will find it where it lies.
+                // The sample's reader will find it where it lies.
                 Missed::Moved => &self.counts.skipped,
                 Missed::Bad => &self.counts.failed,
             };
@@ -206,7 +206,7 @@ impl Prefetch {
         self.drop_looked_up(queue, STALE);
     }
 
-    /// Keeps only those stores that still fit into the kernel's share; `number` is one past the read's last arrival.
+    /// Keeps only the deliveries that still fit into the kernel's share; `number` is one past the read's last arrival.
     fn limit_stores(&self, queue: &mut Queue, number: u64, stores: &mut Vec<Delivery>) {
         let last_used = self.last_announced_used.load(Ordering::Relaxed);
         let age = queue.stale_age();
@@ -255,20 +255,20 @@ impl Prefetch {
         }
     }
 
-    /// Where a sample lies now, if that is in this range of its part.
+    /// The place of a sample now, if it lies in the range `fetched` of its part.
     fn found_in(&self, sample: u64, fetched: Range<u64>) -> Option<Located> {
         let now = self.samples.locate(sample).ok()?;
         let Range { start, end } = now.sample.extent();
         (fetched.start <= start && end <= fetched.end).then_some(now)
     }
 
-    /// Whether a sample has not been read yet. A reader may still hold its pages locked, and must not be
-    /// waited for.
+    /// Whether a sample has not been read yet. A reader of the sample may still hold its pages locked, and must not
+    /// be waited for.
     pub(in crate::vfs) fn may_store(&self, delivery: &Delivery) -> bool {
         self.memory.cache().has_prefetched(delivery.sample)
     }
 
-    /// A sample was put into the kernel's page cache, or not: then it stays here.
+    /// Notes that a sample was put into the kernel's page cache, or was not: then it stays in the sample cache.
     pub(in crate::vfs) fn stored(&self, delivery: Delivery, is_stored: bool) {
         if is_stored {
             self.memory.cache().drop_prefetched(delivery.sample);

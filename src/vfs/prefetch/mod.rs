@@ -1,9 +1,9 @@
-//! What is fetched before it is read: samples that were announced, and those that a pattern foresees.
+//! Samples that are fetched before they are read: announced ones, those that a pattern foresees, and looked-up ones.
 //!
-//! Decides what to fetch and what becomes of it; a thread of the transport fetches ([`Prefetch::next_fetch`],
+//! Decides which samples to fetch and where they go; a thread of the transport fetches ([`Prefetch::next_fetch`],
 //! [`Prefetch::land`]). Samples whose inodes the kernel knows go into its page cache, so that no request for
 //! them comes; the others stay in the sample cache until they are read, in a window of half the memory, or of a quarter
-//! where they were looked up. What is not read in time is dropped and counted.
+//! where they were looked up. Samples that are not read in time are dropped and counted.
 
 mod demand;
 mod fetch;
@@ -30,45 +30,45 @@ use queue::{Counts, Given, Queue, add};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How many of the samples that were last fetched on demand are remembered, and of those that were last read.
+/// The number of samples last fetched on demand that are remembered, and of samples last read.
 const RECENT_DEMANDS: u64 = 1024;
 
-/// Fetches ahead, and what is known of what readers ask for.
+/// Fetches samples ahead, and remembers which samples readers ask for.
 pub(super) struct Prefetch {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
     trace: Arc<Trace>,
     queue: Mutex<Queue>,
     refused: Mutex<Vec<Refused>>,
-    /// Held while stores are told the order, so that they hear of it as it came about. Taken before the queue's lock, for which
-    /// readers and fetches wait.
+    /// Held while stores are told the order of samples, so that they hear of announcements as they came. Taken before the
+    /// queue's lock, for which readers and fetches wait.
     telling: Mutex<()>,
-    /// What may be held of samples that were announced or foreseen.
+    /// The budget of samples that were announced or foreseen.
     window: Budget,
-    /// What may be held of samples that were looked up.
+    /// The budget of samples that were looked up.
     looked_up_window: Budget,
-    /// Samples that were looked up and are worth fetching, whether they found room or not; fetches on demand count, too.
+    /// The count of samples that were looked up and are worth fetching, with room or without; fetches on demand count, too.
     lookups: AtomicU64,
-    /// How much of what is announced and not read yet may be put into the kernel's page cache, in bytes.
+    /// The most bytes of announced samples that may lie unread in the kernel's page cache.
     kernel_bytes: u64,
     /// Samples whose inodes the kernel knows.
     in_kernel: Bits,
     /// Samples that the kernel's page cache was given, and whose inodes it has not dropped since.
     delivered: Bits,
-    /// Called when there is something to do.
+    /// The function to call when there is a sample to fetch.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     lacks_room: AtomicBool,
-    /// Whether more is announced than is being fetched.
+    /// Whether more samples are announced than are being fetched.
     is_announced: AtomicBool,
-    /// Of the samples that were announced or foreseen, and arrived, the last one that was read, in part at least.
+    /// The highest arrival number of a sample that was announced or foreseen, and was read, in part at least.
     last_used: AtomicU64,
-    /// The same of those that were announced.
+    /// As `last_used`, of announced samples alone.
     last_announced_used: AtomicU64,
     /// The sample (plus 1) that was last fetched on demand, by its number modulo the length: a pattern may
     /// have foreseen it when it was too late.
     recent_demands: Vec<AtomicU64>,
-    /// In the same way, samples that were read whole since the last announcement, and not as announced: the turn of theirs may
-    /// be still to come, or have come in vain.
+    /// In the same way, samples that were read whole since the last announcement, and not as announced: their turn in the order
+    /// may be still to come, or have come in vain.
     recent_reads: Vec<AtomicU64>,
     /// Samples fetched on demand since a prefetched one was read.
     demanded: AtomicU64,
@@ -77,7 +77,7 @@ pub(super) struct Prefetch {
 }
 
 impl Prefetch {
-    /// With half of the memory as window; up to `kernel_bytes` of announced samples go to the kernel.
+    /// Makes a prefetcher with half of the memory as window; up to `kernel_bytes` of announced samples go to the kernel.
     pub(super) fn new(
         samples: Arc<Samples>,
         memory: Arc<Memory>,
@@ -111,19 +111,19 @@ impl Prefetch {
         }
     }
 
-    /// The kernel is told of a sample's inode: its page cache can take the file's bytes from then on.
+    /// Notes that the kernel is told of a sample's inode: its page cache can take the file's bytes from then on.
     pub(super) fn kernel_knows(&self, sample: u64) {
         self.in_kernel.set(sample);
     }
 
-    /// The kernel has dropped a sample's inode, and its pages.
+    /// Notes that the kernel has dropped a sample's inode, and its pages.
     pub(super) fn kernel_forgot(&self, sample: u64) {
         self.in_kernel.clear(sample);
         self.delivered.clear(sample);
         self.takes_latest_read(sample);
     }
 
-    /// Changes the windows' sizes. What is held stays; the caller drops what is too much.
+    /// Changes the windows' sizes. Held samples stay; the caller drops those that are too many.
     pub(in crate::vfs) fn set_cap_bytes(&self, cap_bytes: u64) {
         self.window.set_cap_bytes(cap_bytes / 2);
         self.looked_up_window.set_cap_bytes(cap_bytes / 4);
@@ -131,7 +131,7 @@ impl Prefetch {
         self.wake();
     }
 
-    /// How many samples may wait.
+    /// The most announced samples that may wait.
     fn capacity(&self) -> usize {
         usize::try_from(self.window.cap_bytes() / 16).unwrap_or(usize::MAX).max(1 << 16)
     }
@@ -144,7 +144,7 @@ impl Prefetch {
         &self.recent_reads[(sample % RECENT_DEMANDS) as usize]
     }
 
-    /// Whether an announced sample was read before its turn came. One read is that of one announcement.
+    /// Whether an announced sample was read before its turn came. One read counts for one announcement.
     fn takes_latest_read(&self, sample: u64) -> bool {
         let (read, order) = (self.latest_read(sample), Ordering::Relaxed);
         read.compare_exchange(sample + 1, 0, order, order).is_ok()
@@ -164,11 +164,11 @@ impl Prefetch {
         }
     }
 
-    /// Queues samples, by number, to be fetched in this order, after what was announced before: all of them or none. The
-    /// order's name is what [`Prefetch::drop_order`] knows it by.
+    /// Queues samples, by number, to be fetched in this order, after samples that were announced before: all of them or none.
+    /// [`Prefetch::drop_order`] knows them by the order's name.
     ///
     /// # Errors
-    /// ENOSPC: too many are waiting. Try again later.
+    /// ENOSPC if too many samples wait: try again later.
     pub(in crate::vfs) fn announce(&self, order: u64, samples: &[u64]) -> Result<(), Errno> {
         let _telling = self.telling();
         let mut queue = self.lock();
@@ -180,7 +180,7 @@ impl Prefetch {
             (queue.batch_bytes, queue.given) = (0, Given::default());
         }
         queue.announced.extend(order, samples);
-        // What was read before may have left the page cache.
+        // Samples that were read before may have left the page cache.
         self.recent_reads.iter().for_each(|read| read.store(0, Ordering::Relaxed));
         let first = queue.numbered;
         queue.numbered += samples.len() as u64;
@@ -199,7 +199,7 @@ impl Prefetch {
         }
     }
 
-    /// Drops all orders, and what warm-ups have not begun to fetch.
+    /// Drops all orders, and the ranges that warm-ups have not begun to fetch.
     pub(in crate::vfs) fn drop_all(&self) {
         self.drop_order(UNNAMED);
         let mut queue = self.lock();
@@ -207,10 +207,10 @@ impl Prefetch {
         queue.cache_is_full = false;
     }
 
-    /// Drops what is left of an order, because its reader reads something else now; [`UNNAMED`]: of all orders.
+    /// Drops the rest of an order, because its reader reads other samples now; [`UNNAMED`] stands for all orders.
     ///
-    /// If it was fetched last, what was fetched goes with it, or that would keep its room until it is read. Other orders that
-    /// were fetched just before lose that much, too: their readers fetch it on demand.
+    /// If samples of the order were fetched last, the fetched samples go with it, or they would keep their room until they are
+    /// read. Other orders that were fetched just before lose their fetched samples, too: their readers fetch them on demand.
     pub(in crate::vfs) fn drop_order(&self, order: u64) {
         let _telling = self.telling();
         let mut queue = self.lock();
@@ -239,7 +239,7 @@ impl Prefetch {
         self.wake();
     }
 
-    /// Drops all announcements and what was fetched for them; gives the number of samples that waited.
+    /// Drops all announcements and the samples that were fetched for them; gives the number of samples and reads that waited.
     fn drop_announced(&self, queue: &mut Queue) -> usize {
         let dropped = queue.announced.len();
         queue.announced.clear();
@@ -250,7 +250,7 @@ impl Prefetch {
         dropped + self.drop_fetched(queue)
     }
 
-    /// Drops what is being fetched and what nobody has read yet; gives the number of reads that were left.
+    /// Drops the reads of the batch, and fetched samples that no program has read yet; gives the number of dropped reads.
     fn drop_fetched(&self, queue: &mut Queue) -> usize {
         let dropped = queue.batch.len();
         queue.batch.clear();
@@ -264,8 +264,8 @@ impl Prefetch {
         dropped
     }
 
-    /// Numbers what still waits as if it had been announced now, for stores, if there are some: their numbers of the others
-    /// have gone. Gives the samples and the first number.
+    /// Numbers the samples that still wait as if they had been announced now, for stores, if there are stores: the numbers of
+    /// the dropped samples have gone. Gives the samples and the first number.
     fn number_anew(&self, queue: &mut Queue) -> Option<(Vec<u64>, u64)> {
         self.is_announced.store(!queue.announced.is_empty(), Ordering::Relaxed);
         self.has_remote_parts.then(|| {
@@ -275,8 +275,8 @@ impl Prefetch {
         })
     }
 
-    /// Tells stores the order in which samples will be read, from number `first` on: what has room there is fetched long
-    /// before it has room here, and what is read last or not again makes room.
+    /// Tells stores the order in which samples will be read, from number `first` on: samples with room there are fetched long
+    /// before they have room here, and samples that are read last or not again make room.
     fn announce_to_stores(&self, samples: &[u64], first: u64) {
         if !self.has_remote_parts {
             return;
@@ -290,18 +290,18 @@ impl Prefetch {
         }
     }
 
-    /// The mean length of a sample where it lies, at least 1.
+    /// The mean stored length of a sample, in bytes, at least 1.
     fn mean_bytes(&self) -> u64 {
         let dataset = self.samples.dataset();
         (dataset.data_bytes() / dataset.len().max(1)).max(1)
     }
 
-    /// Whether what lies around a small sample is fetched with it: not while announced samples wait.
+    /// Whether the bytes around a small sample are fetched with it: not while announced samples wait.
     pub(in crate::vfs) fn takes_blocks(&self) -> bool {
         self.memory.blocks().is_worthwhile() && !self.is_announced.load(Ordering::Relaxed)
     }
 
-    /// Calls `waker` whenever [`Prefetch::next_fetch`] may have something new.
+    /// Calls `waker` whenever [`Prefetch::next_fetch`] may have a new fetch.
     pub(in crate::vfs) fn when_there_is_something_to_fetch(
         &self,
         waker: impl Fn() + Send + Sync + 'static,
@@ -309,13 +309,13 @@ impl Prefetch {
         let _ = self.waker.set(Box::new(waker));
     }
 
-    /// Whether what is announced waits for room. Memory may become free a moment after its last reader has told of it, and nobody
-    /// tells of that: look again.
+    /// Whether announced samples wait for room. Memory may become free a moment after its last reader has told of it, without a
+    /// further call: look again.
     pub(in crate::vfs) fn lacks_room(&self) -> bool {
         self.lacks_room.load(Ordering::Relaxed)
     }
 
-    /// Whether a reader waits for the disk: what is fetched ahead should leave it room.
+    /// Whether a reader waits for the disk: prefetches should leave room for its read.
     pub(in crate::vfs) fn is_waited_for(&self) -> bool {
         self.reads_waiting() > 0
     }
@@ -325,12 +325,12 @@ impl Prefetch {
         WaitingRead::new(&self.counts)
     }
 
-    /// Reads that wait for the disk now.
+    /// The number of reads that wait for the disk now.
     pub(in crate::vfs) fn reads_waiting(&self) -> u64 {
         self.counts.waiting_reads.load(Ordering::Relaxed)
     }
 
-    /// What became of the announced samples.
+    /// The counters of prefetched samples.
     pub(in crate::vfs) fn figures(&self) -> PrefetchFigures {
         let counts = &self.counts;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

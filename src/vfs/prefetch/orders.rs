@@ -1,16 +1,16 @@
-//! Announced samples that wait, and whose order each is of.
+//! Announced samples that wait, and the order that each belongs to.
 
 use std::collections::VecDeque;
 
-/// An order that nobody has named.
+/// The name of all orders that have no name of their own.
 pub(in crate::vfs) const UNNAMED: u64 = 0;
-/// Orders that take turns this often are too many to keep apart.
+/// The number of runs from which on orders take turns too often to be kept apart.
 const MAX_RUNS: usize = 1 << 14;
 
 #[derive(Default)]
 pub(super) struct Orders {
     samples: VecDeque<u64>,
-    /// Consecutive samples of one order: its name, and how many.
+    /// Runs of consecutive samples of one order: the order's name, and the number of samples.
     runs: VecDeque<(u64, usize)>,
     /// The order of the sample that was taken last.
     last_taken: Option<u64>,
@@ -65,7 +65,7 @@ impl Orders {
         self.last_taken == Some(order)
     }
 
-    /// Drops what waits of an order; how many samples that was.
+    /// Drops the samples of an order that wait; returns their number.
     pub(super) fn drop_order(&mut self, order: u64) -> usize {
         let before = self.samples.len();
         let runs = std::mem::take(&mut self.runs);

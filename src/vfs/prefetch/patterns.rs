@@ -3,25 +3,25 @@
 //!
 //! A sequence begins with four numbers at equal distances among the last ones asked for: in a random order
 //! that is rare. It is followed a few numbers ahead, further with each number that came as expected, and
-//! forgotten when others were asked for so long that it must have ended.
+//! forgotten when other numbers were asked for so long that it must have ended.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
-/// Numbers that are remembered.
+/// The count of last numbers that are remembered.
 const RECENT: usize = 32;
 const MAX_SEQUENCES: usize = 64;
 /// The widest step from one number of a sequence to the next.
 const MAX_STEP: u64 = 4096;
 /// Workers overtake one another: a number may come this many steps early or late.
 const MAX_JITTER: u64 = 16;
-/// After this many numbers without one of a sequence it has ended: few while it is short, since chance makes
-/// short ones.
+/// After this many numbers that are not of a sequence, the sequence has ended: few while it is short, since chance
+/// makes short sequences.
 const MIN_PATIENCE: u64 = 64;
 const MAX_PATIENCE: u64 = 2048;
 /// The most numbers that are kept from being given again, and as many once more.
 const RECENTLY_GIVEN: u64 = 2048;
-/// So much of a pass over all numbers they are at most, and as much once more: the next pass is foreseen, too.
+/// These numbers are at most a pass over all numbers divided by this, and as many once more: the next pass is foreseen, too.
 const SHARE: u64 = 4;
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Patterns {
     recent: VecDeque<u64>,
     sequences: Vec<Sequence>,
     clock: u64,
-    /// What was asked for or given recently, the newer half first: sequences cross.
+    /// The numbers that were asked for or given recently, the newer half first: sequences cross.
     recently: [HashSet<u64>; 2],
 }
 
@@ -37,7 +37,7 @@ struct Sequence {
     /// The furthest number that was asked for.
     front: u64,
     step: i64,
-    /// How often its next number came.
+    /// How often the next number of the sequence came.
     length: u64,
     /// How many steps beyond `front` were given.
     ahead: u64,
@@ -68,11 +68,11 @@ impl Sequence {
 
     /// The next numbers to fetch, up to `depth` steps ahead and within `all`.
     fn next(&mut self, depth: u64, all: &Range<u64>) -> Vec<u64> {
-        // As far as it has come, and a little more: a sequence that ends soon wastes little.
+        // Less far than the sequence has come: a sequence that ends soon wastes little.
         let depth = depth.min(self.length.saturating_sub(1));
         let mut numbers = Vec::new();
         if self.ahead > depth / 2 {
-            // Many at a time: neighbours are fetched with one read.
+            // Many numbers at a time: neighbours are fetched with one read.
             return numbers;
         }
         while self.ahead < depth {
@@ -88,8 +88,8 @@ impl Sequence {
 }
 
 impl Patterns {
-    /// Takes note of a number that was asked for, of `all`; gives those to fetch now, in order, so that
-    /// every sequence is up to `depth` numbers ahead. A pass over everything, of which `all` may be a part, has `pass` numbers.
+    /// Takes note of a number that was asked for, of `all`; gives the numbers to fetch now, in order, so that every sequence
+    /// is up to `depth` numbers ahead. A pass over the dataset, of which `all` may be a part, has `pass` numbers.
     pub(super) fn observe(
         &mut self,
         number: u64,
@@ -103,7 +103,7 @@ impl Patterns {
         next
     }
 
-    /// Whether a number was neither asked for nor given recently; from now on it was.
+    /// Whether a number was neither asked for nor given recently; from now on it counts as given.
     fn note_if_new(&mut self, number: u64, pass: u64) -> bool {
         if self.recently[0].len() as u64 >= (pass / SHARE).clamp(1, RECENTLY_GIVEN) {
             self.recently.swap(0, 1);

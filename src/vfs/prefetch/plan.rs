@@ -1,4 +1,4 @@
-//! What to fetch next.
+//! The choice of the next fetch.
 
 use super::Prefetch;
 use super::fetch::{Fetch, InFlightCount, Target};
@@ -16,31 +16,31 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Announced samples are sorted by place in batches; the first are small, so that a reader need not wait.
+/// Announced samples are sorted by place in batches; the first batches are small, so that a reader need not wait.
 const FIRST_BATCH_BYTES: u64 = 2 << 20;
 const MAX_BATCH_SAMPLES: usize = 1 << 16;
 
-/// Why a sample is not fetched ahead.
+/// The reason why a sample is not fetched ahead.
 enum Unfetched {
-    /// There is nothing to fetch: the kernel has it, or it is empty.
+    /// There are no bytes to fetch: the kernel has the sample, or it is empty.
     Needless,
-    /// It is damaged, or encrypted and cannot be decrypted, or it is known to be bad; or where it lies cannot be read.
+    /// The sample is damaged, or encrypted and cannot be decrypted, or known to be bad; or its place cannot be read.
     Bad(Option<Located>),
-    /// It is decoded, or put together, as it is read.
+    /// The sample is decoded, or put together, as it is read.
     Decoded,
 }
 
 /// An announced sample that cannot be read, and is not listed and counted yet.
 pub(super) struct Refused {
     sample: u64,
-    /// Where it lies, if that can be read.
+    /// The place of the sample, if it can be read.
     located: Option<Located>,
-    /// A warm-up is not over before it is counted.
+    /// A warm-up is not over before the sample is counted.
     _in_flight: InFlightCount,
 }
 
 impl Prefetch {
-    /// What to fetch next; `None` if nothing is to be, or there is no room for it now.
+    /// The next fetch; `None` if no fetch is due, or there is no room for it now.
     pub(in crate::vfs) fn next_fetch(&self) -> Option<Fetch> {
         let fetch = self.planned();
         self.refuse();
@@ -76,7 +76,7 @@ impl Prefetch {
                 continue;
             }
             let Some(rights) = self.room_for(&mut queue, &read) else {
-                // One that is announced behind it finds room where it may have none.
+                // An announced read behind a foreseen one finds room where the foreseen one may have none.
                 if !read.is_announced {
                     continue;
                 }
@@ -95,7 +95,7 @@ impl Prefetch {
         }
     }
 
-    /// What to fetch because a sample was looked up, if reads follow lookups, it lies in a part that
+    /// The fetch for a sample that was looked up, if reads follow lookups, the sample lies in a part that
     /// `is_cold`, and it is not in flight.
     pub(in crate::vfs) fn looked_up(
         &self,
@@ -113,7 +113,7 @@ impl Prefetch {
         let range = at.extent();
         let is_small = self.takes_blocks() && self.memory.is_small(&at);
         let block = self.memory.blocks().around(located.part, &range).filter(|_| is_small);
-        // A sample that lies in two blocks mostly finds both.
+        // A sample that lies in two blocks mostly finds both in memory.
         let is_there = is_small && block.is_none_or(|id| self.memory.blocks().has(id));
         if is_there || !self.memory.fits_whole(&at) {
             return None;
@@ -130,7 +130,7 @@ impl Prefetch {
         Some(Fetch { is_looked_up: true, ..fetch })
     }
 
-    /// Room for a sample that was looked up, where need be that of others which were looked up and are not read any more.
+    /// Room for a sample that was looked up, if need be the room of looked-up samples that are not read any more.
     fn room_for_looked_up(&self, bytes: u64) -> Option<Rights> {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let window = self.looked_up_window.reserve(bytes).or_else(|| {
@@ -171,8 +171,8 @@ impl Prefetch {
         InFlightCount::new(&self.counts, samples)
     }
 
-    /// Without the samples that are cached or in flight. Where they leave a gap that is not worth reading, the fetch ends;
-    /// what lies behind it is a read of its own.
+    /// The fetch of a read, without the samples that are cached or in flight. Where they leave a gap that is not worth
+    /// reading, the fetch ends; the samples behind the gap are a read of their own.
     fn fetch_of_read(
         &self,
         read: MergedRead,
@@ -190,7 +190,7 @@ impl Prefetch {
             looked_at += 1;
             let is_late = match is_announced {
                 true => self.takes_latest_read(*sample),
-                // Its reader may have been served by a fetch of what it looked up.
+                // The sample's reader may have been served by the fetch for its lookup.
                 false => {
                     let demanded = self.latest_demand(*sample).load(Ordering::Relaxed);
                     demanded == sample + 1 || self.takes_latest_read(*sample)
@@ -223,8 +223,8 @@ impl Prefetch {
         (fetch, rest)
     }
 
-    /// Makes room for a read: stale samples go first, then, for what is announced, those that a pattern foresaw, then those that
-    /// readers have left after a part, then blocks, and for what is announced what readers have left over.
+    /// Makes room for a read: stale samples go first, then, for an announced read, samples that a pattern foresaw, then those
+    /// that readers have left after a part, then blocks, and for an announced read the entries that readers have left over.
     fn room_for(&self, queue: &mut Queue, read: &MergedRead) -> Option<Rights> {
         let bytes = room_bytes(read);
         let window = self.window.reserve(bytes).or_else(|| {
@@ -249,7 +249,7 @@ impl Prefetch {
         Some((memory, Some(window)))
     }
 
-    /// Memory for what a pattern foresaw: a guess does not push out what readers have left over.
+    /// Memory for samples that a pattern foresaw: a guess does not push out entries that readers have left over.
     fn in_place_of_blocks(&self, bytes: u64) -> Option<Reservation> {
         loop {
             if let Some(memory) = self.memory.budget().reserve(bytes) {
@@ -261,8 +261,8 @@ impl Prefetch {
         }
     }
 
-    /// Room in the window for an announced read. Those samples make it that a pattern foresaw and nobody has read: in an
-    /// order that has no pattern, chance makes some that are not read for long.
+    /// Room in the window for an announced read. Samples that a pattern foresaw and that are not read yet make it: in an
+    /// order that has no pattern, chance makes patterns, whose samples are not read for long.
     fn in_place_of_foreseen(&self, queue: &mut Queue, read: &MergedRead) -> Option<Reservation> {
         while read.is_announced
             && let Some((number, sample)) = queue.arrived_foreseen.pop_first()
@@ -333,7 +333,7 @@ impl Prefetch {
     }
 
     /// Takes out the samples that come with a block, where all blocks fit and the samples' bytes need not be
-    /// stored; gives the blocks in the order of their places.
+    /// stored in the kernel's page cache; gives the blocks in the order of their places.
     fn take_blocks(&self, samples: &mut Vec<u64>) -> Vec<BlockId> {
         let mut blocks = Vec::new();
         let before = samples.len();
@@ -353,7 +353,7 @@ impl Prefetch {
         blocks
     }
 
-    /// Reads for samples, in the order of their places.
+    /// The reads for samples, in the order of their places.
     pub(super) fn merged_reads(&self, samples: &[u64], is_announced: bool) -> Vec<MergedRead> {
         let mut located: Vec<(u64, Located)> = Vec::with_capacity(samples.len());
         for &sample in samples {
@@ -415,7 +415,7 @@ impl Prefetch {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a sample lies that is worth fetching: there, not known to be bad, and not with the kernel.
+    /// The place of a sample that is worth fetching: not empty, not known to be bad, and not in the kernel's page cache.
     fn to_fetch(&self, sample: u64) -> Result<Located, Unfetched> {
         if self.delivered.get(sample) {
             return Err(Unfetched::Needless);
@@ -441,8 +441,8 @@ impl Prefetch {
     }
 }
 
-/// The memory that a read takes, with what it may have to begin before and end behind, and with what is
-/// made of it.
+/// The memory that a read takes, with the bytes before and behind it that an aligned fetch may need, and with the
+/// samples that are made of it.
 fn room_bytes(read: &MergedRead) -> u64 {
     let made = read.samples.iter().map(|(_, located)| match located.sample.content {
         Content::Stored | Content::Sparse(_) => 0,

@@ -1,4 +1,4 @@
-//! What waits to be prefetched, and the counters.
+//! The samples and ranges that wait to be prefetched, and the counters.
 
 use super::orders::Orders;
 use super::patterns::Patterns;
@@ -9,39 +9,39 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many samples that arrived are listed before those that were asked for are taken off the list.
+/// The number of arrived samples that are listed before those that were asked for are taken off the list.
 const ARRIVED: usize = 4096;
-/// What arrived this long before what is asked for now, and two batches, will not be asked for any more.
+/// A sample that arrived this many samples and two batches before the one that is asked for now will not be asked for any more.
 pub(super) const STALE: u64 = 256;
 
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Foreseen by a pattern.
+    /// The samples that a pattern foresaw.
     pub(super) foreseen: VecDeque<u64>,
     pub(super) foreseen_blocks: VecDeque<BlockId>,
     pub(super) announced: Orders,
-    /// How many samples were ever announced.
+    /// The number of samples that were ever announced.
     pub(super) numbered: u64,
     /// The number that stores were told last.
     pub(super) reached: u64,
     /// Reads of the batch that is being fetched.
     pub(super) batch: VecDeque<MergedRead>,
-    /// What a warm-up wants in a cache of the node.
+    /// The ranges that a warm-up wants in a cache of the node.
     pub(super) fills: VecDeque<Fill>,
-    /// Whether that cache took no more.
+    /// Whether that cache took no more ranges.
     pub(super) cache_is_full: bool,
     pub(super) batch_bytes: u64,
     /// The most samples that a batch had.
     pub(super) batch_samples: u64,
-    /// What the page cache was given of what is announced.
+    /// The bytes of announced samples that the page cache was given.
     pub(super) given: Given,
     pub(super) samples: Patterns,
     pub(super) blocks: Patterns,
-    /// What was announced, and arrived.
+    /// The announced samples that arrived.
     pub(super) arrived: Arrived,
-    /// What a pattern foresaw, and arrived.
+    /// The samples that a pattern foresaw, and that arrived.
     pub(super) arrived_foreseen: Arrived,
-    /// What was fetched because it was looked up, and arrived, in that order.
+    /// The samples that were fetched because they were looked up, in the order of arrival.
     pub(super) arrived_looked_up: VecDeque<LookedUp>,
     pub(super) arrivals: u64,
 }
@@ -50,13 +50,13 @@ pub(super) struct Queue {
 #[derive(Default)]
 pub(super) struct Arrived {
     samples: VecDeque<(u64, u64)>,
-    /// How long the list may get before it is gone through.
+    /// The length that the list may reach before it is gone through.
     limit: usize,
 }
 
 impl Arrived {
-    /// Lists further samples. What `is_there` no more is taken off now and then, or the list would grow while there is room
-    /// for all.
+    /// Lists further samples. Samples for which `is_there` is false are taken off now and then, or the list would grow while
+    /// there is room for all.
     pub(super) fn extend(&mut self, samples: Vec<(u64, u64)>, is_there: impl Fn(u64, u64) -> bool) {
         self.samples.extend(samples);
         if self.samples.len() > self.limit.max(ARRIVED) {
@@ -81,7 +81,7 @@ impl Arrived {
 
 /// A sample that was fetched because it was looked up.
 pub(super) struct LookedUp {
-    /// How many lookups there had been when it arrived.
+    /// The number of lookups up to the sample's arrival.
     pub(super) lookups: u64,
     /// The place in the order of arrival.
     pub(super) number: u64,
@@ -105,7 +105,8 @@ impl Given {
         }
     }
 
-    /// Takes off what arrived `age` or more before the sample that was read last: it is taken to have been read.
+    /// Takes off the bytes of reads that arrived `age` or more before the sample that was read last: they are taken to have
+    /// been read.
     pub(super) fn take_off_read(&mut self, age: u64, last_used: u64) {
         while let Some(&(number, bytes)) = self.reads.front()
             && number + age <= last_used
@@ -117,7 +118,7 @@ impl Given {
 }
 
 impl Queue {
-    /// What arrived so long before what is asked for now will not be asked for any more.
+    /// The age of stale samples: one that arrived so long before the sample asked for now will not be asked for any more.
     pub(super) fn stale_age(&self) -> u64 {
         STALE + 2 * self.batch_samples
     }
@@ -128,12 +129,12 @@ impl Queue {
     }
 }
 
-/// Why samples were fetched again so far: they are for each reason once.
+/// The reasons for which samples were fetched again so far: once for each reason.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Again {
-    /// They lie elsewhere.
+    /// The samples lie elsewhere.
     pub(super) is_moved: bool,
-    /// A cache has given other bytes, and dropped them.
+    /// A cache has given wrong bytes, and dropped them.
     pub(super) is_distrusted: bool,
 }
 
@@ -147,7 +148,7 @@ pub(super) struct MergedRead {
 }
 
 impl MergedRead {
-    /// A read of each of its samples alone.
+    /// Makes a read of each of its samples alone.
     pub(super) fn apart(self) -> impl DoubleEndedIterator<Item = Self> {
         let Self { part, samples, is_announced, again, .. } = self;
         samples.into_iter().map(move |(sample, located)| {
@@ -157,7 +158,7 @@ impl MergedRead {
     }
 }
 
-/// A range of a part, with so many samples in it, for a cache of the node.
+/// A range of a part, and the number of samples in it, for a cache of the node.
 pub(super) struct Fill {
     pub(super) part: usize,
     pub(super) range: Range<u64>,
@@ -203,22 +204,22 @@ pub struct PrefetchFigures {
     pub in_flight: u64,
     /// Announced samples finished: fetched, there already, failed, or skipped.
     pub done: u64,
-    /// Those of them that could not be had.
+    /// Announced samples that could not be read.
     pub failed: u64,
-    /// Those of them that are fetched only when they are read: they are decoded then, or have holes, or are too large for the
-    /// memory.
+    /// Announced samples that are fetched only when they are read: they are decoded then, or have holes, or are too large for
+    /// the memory.
     pub skipped: u64,
     /// Samples and blocks that a pattern foresaw.
     pub foreseen: u64,
     /// Samples and blocks whose fetch began when a sample was looked up.
     pub looked_up: u64,
-    /// Reads.
+    /// Reads of samples ahead.
     pub reads: u64,
-    /// Samples that came with another's read.
+    /// Samples that came with the read of another sample.
     pub merged: u64,
     /// Bytes read.
     pub fetched_bytes: u64,
-    /// Bytes of them put into the kernel's page cache.
+    /// Bytes that were put into the kernel's page cache.
     pub stored_bytes: u64,
     /// Bytes dropped because they were not read in time.
     pub unused_bytes: u64,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Reader {
-    /// Answers with the wanted part of what was fetched, and checked if that was due.
+    /// Answers with the wanted part of the bytes that were fetched, and checked if a check was due.
     pub(super) fn answer_stored(&self, mut task: Task) -> Step {
         let stored = task.span.place_of(&stored_range(&task.located.sample, &task.want));
         if (stored.len() as u64) < task.want.end - task.want.start {
@@ -26,7 +26,7 @@ impl Reader {
         Step::done(Payload::Fetched(task.span.swap_buffer(Buffer::empty()), stored))
     }
 
-    /// Answers with the end of the prefix that the view puts before the stored bytes, and the first of those.
+    /// Answers with the end of the prefix that the view puts before the stored bytes, and the first stored bytes.
     pub(super) fn answer_behind_prefix(
         &self,
         located: &Located,
@@ -57,7 +57,7 @@ impl Reader {
     ) -> Step {
         let range = want.start as usize..want.end as usize;
         if verified.bytes().len() as u64 != located.sample.size_bytes() {
-            // The index says otherwise than when the sample was fetched: the container was rewritten.
+            // The index tells another size than when the sample was fetched: the container was rewritten.
             self.samples.stats().io_error();
             return Step::failed(Errno::EIO);
         }
@@ -87,7 +87,7 @@ impl Reader {
 
     /// Ends a read of a sample that is bad.
     pub(super) fn fail(&self, mut task: Task, fault: Fault) -> Step {
-        // First the list, then (with the task) the leader: the followers find the fault there.
+        // First the list, then (with the task) the leader: the followers find the fault in the list.
         let step = self.refuse(task.sample, task.located, fault);
         self.shelve(&mut task);
         step

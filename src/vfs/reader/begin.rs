@@ -1,4 +1,4 @@
-//! Where a read begins: in memory, behind another read, or with a first fetch.
+//! The beginning of a read: with bytes in memory, behind another read, or with a first fetch.
 
 use super::Reader;
 use super::interval_decode::IntervalSource;
@@ -23,7 +23,7 @@ impl Reader {
         }
     }
 
-    /// Begins to read what there is of a range.
+    /// Begins to read a range of a sample, up to the end of the sample.
     pub(super) fn begin(&self, sample: u64, located: Located, range: Range<u64>) -> Step {
         let at = located.sample;
         self.samples.note(&located);
@@ -70,8 +70,8 @@ impl Reader {
         }
         if self.takes_whole(&at, &want) {
             let task = self.task(sample, located, want);
-            // What the page cache holds is looked at twice rather than moved: the bytes go where they are
-            // answered from. If the disk must be waited for, one read fetches both.
+            // Bytes in the page cache are looked at twice rather than moved: they go to the memory that the
+            // answer is sent from. If the disk must be waited for, one read fetches the header bytes and the data.
             let is_moved = !is_encoded && at.length_bytes >= WORTH_A_LOOK_BYTES;
             return match is_moved && !header.is_empty() {
                 true => task.fetch(State::Header, header),
@@ -81,13 +81,13 @@ impl Reader {
         self.begin_in_cache(sample, located, want)
     }
 
-    /// Whether all of a sample is wanted and fetched. An encoding may be far larger than what it is decoded to.
+    /// Whether all of a sample is wanted and fetched. An encoding may be far larger than the decoded bytes.
     pub(super) fn takes_whole(&self, at: &Sample, want: &Range<u64>) -> bool {
         let is_encoded = matches!(at.content, Content::Encoded(_));
         *want == (0..at.size_bytes()) && (!is_encoded || self.memory.fits_whole(at))
     }
 
-    /// A task that fetches nothing yet.
+    /// Makes a task that fetches no bytes yet.
     fn task(&self, sample: u64, located: Located, want: Range<u64>) -> Task {
         let span = Span::new(located.part, 0..0, self.samples.buffers().take_any());
         Task {
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// An answer that only the index tells: the index may be mapped, and of a rewritten file be another one.
+    /// Gives an answer that comes from the index alone: the index may be mapped, and belong to a rewritten file by now.
     fn answer_from_index(&self, located: &Located, answer: impl FnOnce(&Self) -> Step) -> Step {
         match self.samples.check_unchanged(located) {
             Ok(()) => answer(self),
@@ -114,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// Begins to read a part of a sample that must be decoded or checked: what is fetched for it is cached.
+    /// Begins to read a range of a sample that must be decoded or checked: the bytes that are fetched for it are cached.
     fn begin_in_cache(&self, sample: u64, located: Located, want: Range<u64>) -> Step {
         match self.memory.cache().get_or_lead(CacheKey::Sample(sample), want.end - want.start) {
             CacheAnswer::Prefetched(verified, ..)
@@ -156,7 +156,7 @@ impl Reader {
         if !self.must_decode_at_once(&task.located) {
             return self.begin_decode(task);
         }
-        // One at a time: the memory for it is not in the cache's budget.
+        // One sample at a time: the memory for decoding it is not in the cache's budget.
         match self.memory.cache().lead(CacheKey::DecodeTurn) {
             Ok(turn) => task.fetch(State::Whole(Some(turn)), at.extent()),
             Err(read) => {

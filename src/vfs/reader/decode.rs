@@ -1,5 +1,5 @@
-//! Large encoded samples: checkpoints of an earlier mount are loaded, or all of the sample is decoded to
-//! record them; where there can be none, to the spool.
+//! Large encoded samples: checkpoints of an earlier mount are loaded, or all of the sample is decoded to record
+//! checkpoints; if it can have none, it is decoded to the spool.
 
 use super::Reader;
 use super::interval_decode::IntervalSource;
@@ -15,9 +15,9 @@ use crate::vfs::checkpoints::{
 use crate::vfs::memory::cache::Cached;
 use std::sync::Arc;
 
-/// How much is read at a time to decode all of a sample.
+/// The stored bytes that are read at a time to decode all of a sample.
 const READ_BYTES: u64 = 1 << 20;
-/// The most memory that a checkpoint takes.
+/// The most memory that a checkpoint takes, in bytes.
 const CHECKPOINT_BYTES: u64 = 32 << 10;
 const NO_CHECKPOINTS: &str = "more than 64 MiB without a place to begin at: its encoding cannot be read in the \
      middle";
@@ -30,7 +30,7 @@ impl Reader {
             && matches!(container.decoder(located.index, None), Ok(None))
     }
 
-    /// Begins to find out where a sample can be decoded from.
+    /// Begins to load the checkpoints of a sample, or to decode all of it.
     pub(super) fn begin_decode(&self, task: Task) -> Step {
         let Some(store) = self.store_for(&task.located) else { return self.decode_all(task) };
         let (store, key) = (Arc::clone(store), key_of(&task.located));
@@ -56,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Fetches what is to be decoded from byte `start` of the stored ones.
+    /// Fetches the next bytes to decode, from byte `start` of the stored bytes.
     fn fetch_to_decode(&self, task: Task, decode: Box<FullDecode>, start: u64) -> Step {
         let end = (start + READ_BYTES).min(task.located.sample.length_bytes);
         let range = task.in_container(start, end);
@@ -81,7 +81,7 @@ impl Reader {
         Ok(FullDecode::new(decoder, at.size_bytes(), interval_bytes, spool, at.checksum))
     }
 
-    /// Decodes what was fetched; where it goes to the spool, as file I/O.
+    /// Decodes the fetched bytes; as file I/O if the decoded bytes go to the spool.
     pub(super) fn after_decode(&self, task: Task, mut decode: Box<FullDecode>) -> Step {
         if decode.is_spooled() {
             let spooling = Spooling { decode, taken: Ok(0) };
@@ -92,7 +92,7 @@ impl Reader {
         self.after_decoded(task, decode, taken)
     }
 
-    /// Goes on behind what was decoded.
+    /// Goes on behind the bytes that were decoded.
     pub(super) fn after_decoded(
         &self,
         mut task: Task,
@@ -152,7 +152,7 @@ impl Reader {
         }
     }
 
-    /// Keeps checkpoints for the next mount, unless the sample should have been checked, and was not.
+    /// Keeps checkpoints for the next mount, unless the sample has a checksum and was not checked.
     fn keep(&self, located: &Located, checkpoints: &Checkpoints, was_checked: bool) {
         let store = self.store_for(located).filter(|_| checkpoints.spool().is_none());
         if let Some(store) = store.filter(|_| was_checked || located.sample.checksum.is_none()) {
@@ -166,7 +166,7 @@ impl Reader {
     }
 }
 
-/// It must be decoded at once, which takes so many bytes of memory.
+/// The fault of a sample that must be decoded at once, which takes `bytes` bytes of memory.
 fn too_large(bytes: u64) -> Fault {
     let (takes, cache) = (bytes.div_ceil(1 << 20), bytes.saturating_mul(2).div_ceil(1 << 20));
     Fault::Lacking(format!(

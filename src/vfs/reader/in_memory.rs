@@ -1,4 +1,4 @@
-//! Reads of what is in memory already: prefetched, left over, or part of a block.
+//! Reads of bytes that are in memory already: prefetched, left over, or in a block.
 
 use super::Reader;
 use super::task::{Payload, Step};
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Reader {
-    /// Lets an answer of bytes in memory pass. A mapped index may, of a rewritten file, lead to bytes of another
+    /// Lets an answer of bytes in memory pass. The mapped index of a rewritten file may lead to bytes of another
     /// sample: where no checksum would tell, a look at the file does.
     pub(super) fn check_resident(&self, sample: u64, located: &Located, step: Step) -> Step {
         match step {
@@ -30,7 +30,7 @@ impl Reader {
         }
     }
 
-    /// The answer if memory has it, or the read in flight that will bring it.
+    /// The answer if memory has the bytes, or a wait for the in-flight read that will bring them.
     pub(super) fn in_memory(
         &self,
         sample: u64,
@@ -75,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// `None` if the bytes there are not what they should be: then they are fetched again.
+    /// The answer out of a block; `None` if the block has wrong bytes for the sample: then they are fetched again.
     pub(super) fn in_block(
         &self,
         sample: u64,
@@ -108,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// A sample across the border of two blocks that are both there.
+    /// The answer for a sample across the border of two blocks, if both are cached.
     fn in_two_blocks(
         &self,
         sample: u64,
@@ -131,8 +131,8 @@ impl Reader {
         Some(self.answer_part(sample, located, verified, want))
     }
 
-    /// Answers with a part of a sample out of a block; what was made of it for that is cached for its other
-    /// parts.
+    /// Answers with a range of a sample out of a block; a sample that was decoded for that is cached for reads of its
+    /// other ranges.
     fn answer_part(
         &self,
         sample: u64,

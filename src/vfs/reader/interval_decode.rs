@@ -1,4 +1,4 @@
-//! Where the intervals of an encoding lie, and the decoding of one, on a thread that may be busy for long.
+//! The places of the intervals of an encoding, and the decoding of an interval, on a thread that may be busy for long.
 
 use super::pieces::Pieces;
 use crate::catalog::Located;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What intervals are of.
+/// The source of intervals.
 #[derive(Clone)]
 pub(super) enum IntervalSource {
     /// A sample that is encoded by itself.
@@ -22,7 +22,7 @@ pub(super) enum IntervalSource {
     Container,
 }
 
-/// An interval that was fetched, and what came of decoding it.
+/// An interval that was fetched, and the result of decoding it.
 pub(super) struct IntervalDecode {
     pub(super) source: IntervalSource,
     pub(super) number: u64,
@@ -31,24 +31,24 @@ pub(super) struct IntervalDecode {
     pub(super) decoded: Result<Verified, Fault>,
 }
 
-/// An encoding can go on within a byte, and look a little ahead.
+/// The stored bytes that are fetched behind an interval: it can end within a byte, and decoders look a little ahead.
 const SLACK_BYTES: u64 = 16;
 
-/// Where an interval lies.
+/// The place of an interval.
 pub(super) struct Place {
-    /// Where it is decoded from, in the part.
+    /// The stored bytes, as a range of the part.
     pub(super) stored: Range<u64>,
-    /// What it is of the decoded bytes.
+    /// The range of the decoded bytes.
     pub(super) decoded: Range<u64>,
 }
 
 impl Place {
-    /// The memory that decoding it takes: decoders make copies of both, with a window before them.
+    /// The memory for decoding the interval, in bytes: decoders copy stored and decoded bytes, with a window before them.
     pub(super) fn memory_bytes(&self) -> u64 {
         2 * (length(&self.stored) + length(&self.decoded)) as u64
     }
 
-    /// An interval of a compressed container.
+    /// Returns the place of an interval of a compressed container.
     pub(super) fn in_container(samples: &Samples, located: &Located, interval: Interval) -> Self {
         let base = samples.dataset().base_of(located.container);
         let Interval { stored, decoded, .. } = interval;
@@ -57,7 +57,7 @@ impl Place {
 }
 
 impl IntervalSource {
-    /// Where the interval `number` lies; `None`: there is none.
+    /// Returns the place of interval `number`; `None` if there is no such interval.
     pub(super) fn place(&self, samples: &Samples, located: &Located, number: u64) -> Option<Place> {
         match self {
             IntervalSource::Sample(checkpoints) => {

@@ -19,25 +19,25 @@ use std::sync::Arc;
 pub(super) struct Part {
     pub(super) number: u64,
     pub(super) key: CacheKey,
-    /// Which bytes of the file.
+    /// The range of the file.
     pub(super) file: Range<u64>,
-    /// The interval.
+    /// The place of the interval.
     pub(super) place: Place,
-    /// Where in the decoded bytes the part begins.
+    /// The offset in the decoded bytes where the range begins.
     first: u64,
-    /// Where in those the bytes of the file end that lie together.
+    /// The offset in the decoded bytes where the bytes of the file end that lie together.
     run_end: u64,
-    /// What follows the interval, if that is known.
+    /// The place of the interval in the order of reading, if that is known.
     order: Option<Order>,
 }
 
 impl Part {
-    /// How many bytes the interval has.
+    /// The number of decoded bytes of the interval.
     fn length(&self) -> u64 {
         self.place.decoded.end - self.place.decoded.start
     }
 
-    /// The bytes of the file up to byte `end`.
+    /// The bytes of this range, up to byte `end` of the file.
     fn of<'a>(&self, decoded: &'a Verified, end: u64) -> &'a [u8] {
         let start = (self.first - self.place.decoded.start) as usize;
         &decoded.bytes()[start..start + (end - self.file.start) as usize]
@@ -53,10 +53,10 @@ impl Reader {
             Ok(_) => return self.read_from_pieces(task, source),
             Err(fault) => return self.fail(task, fault),
         };
-        // All of it in one: answered out of that.
+        // All of the range lies in one interval: the answer comes out of that.
         self.observe(&task, source, &part, want.end);
         match self.memory.cache().get_or_lead(part.key, want.end - want.start) {
-            // Another read may just have found that it is not what it was.
+            // Another read may just have found that the interval has changed.
             CacheAnswer::Cached(_) | CacheAnswer::Prefetched(..)
                 if self.to_compare(&task).is_some() =>
             {
@@ -74,7 +74,7 @@ impl Reader {
                     Err(fault) => self.fail(task, fault),
                 }
             }
-            // Nothing else is cached of intervals.
+            // Intervals are cached only as decoded bytes.
             CacheAnswer::Cached(_) => self.fail(task, Fault::Damaged),
         }
     }
@@ -85,7 +85,7 @@ impl Reader {
         Step::Wait(read)
     }
 
-    /// Puts a range together that lies in several intervals, or partly in none.
+    /// Puts a range together that lies in several intervals, or partly in holes.
     fn read_from_pieces(&self, task: Task, source: &IntervalSource) -> Step {
         match self.begin_pieces(&task.want) {
             Ok(pieces) => self.next_interval(task, source, pieces),
@@ -116,7 +116,7 @@ impl Reader {
                 | CacheAnswer::Prefetched(decoded, ..) => {
                     pieces.copy(&want, part.file.start, part.of(&decoded, end));
                 }
-                // What was compared so far is not compared again: threads that decode ahead are met often.
+                // The pieces compared so far are not compared again: reads of threads that decode ahead are met often.
                 CacheAnswer::InFlight(read) if pieces.is_compared() => {
                     self.shelve(&mut task);
                     let source = source.clone();
@@ -128,7 +128,7 @@ impl Reader {
                     task.leader = Some(leader);
                     return self.begin_interval(task, source, &part, pieces);
                 }
-                // Nothing else is cached of intervals.
+                // Intervals are cached only as decoded bytes.
                 CacheAnswer::Cached(_) => return self.fail(task, Fault::Damaged),
             }
         }
@@ -155,7 +155,7 @@ impl Reader {
         let Some(comes) = comes else {
             return task.fetch(State::Interval(source.clone(), number, pieces), stored);
         };
-        // Many may wait: what nothing was copied to yet is made again, unless it says what the range is for.
+        // Many reads may wait: pieces that no byte was copied to are made again, unless they say how the range is used.
         let is_kept = pieces.end() > task.want.start || pieces.made.is_some();
         let pieces = Some(pieces).filter(|_| is_kept);
         self.shelve(&mut task);
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Has the interval that was fetched decoded where that keeps nobody else waiting.
+    /// Has the interval that was fetched decoded where no other read waits for that.
     pub(super) fn after_interval(
         &self,
         task: Task,
@@ -204,7 +204,7 @@ impl Reader {
         {
             return task.fetch_again(State::Interval(source, number, pieces));
         }
-        // The stored bytes go before the next one has its turn.
+        // The stored bytes are freed before the next task has its turn.
         drop(task.span.swap_buffer(Buffer::empty()));
         drop(task.turn.take());
         self.after_decoded_interval(task, &source, (number, decoded), pieces)
@@ -244,8 +244,8 @@ impl Reader {
         self.next_interval(task, source, pieces)
     }
 
-    /// The part of a file at or behind byte `at` that lies in one interval; `None` if there is a hole up to
-    /// its end.
+    /// The bytes of a file at or behind byte `at` that lie in one interval; `None` behind the wanted range, or if there is
+    /// a hole up to the end of the file.
     pub(super) fn part_at(
         &self,
         task: &Task,
@@ -302,7 +302,7 @@ impl Reader {
         }))
     }
 
-    /// Takes note of the read of a part up to byte `end` of the file: what follows may be decoded ahead.
+    /// Takes note of the read of `part` up to byte `end` of the file: the next intervals may be decoded ahead.
     fn observe(&self, task: &Task, source: &IntervalSource, part: &Part, end: u64) {
         let Range { start, end: interval_end } = part.place.decoded;
         let order = match (source, part.order) {

@@ -1,28 +1,28 @@
-//! The states of a read and what follows each of them. The machine says what to fetch, and goes on when a
+//! The states of a read and the state that follows each. The machine says which span to fetch, and goes on when a
 //! driver has fetched it; it never waits.
 //!
 //! | state | what is fetched | what follows |
 //! | --- | --- | --- |
 //! | (begin) | nothing | the answer, if memory has it; another read, if one is in flight; else the first state below that fits |
-//! | `Stored` | the bytes that were asked for, as they are stored: no check is due | the answer |
+//! | `Stored` | the wanted bytes, as they are stored: no check is due | the answer |
 //! | `Header` | the header bytes | begin, now that the container knows where the sample lies |
 //! | `Whole` | the whole sample: it is asked for whole, or small enough to be cached | decoded, checked; the answer; the rest is cached if only a part was asked for |
-//! | `Block` | a block of the container around a small sample, when the disk must be waited for | cached; the answer out of it; else `Whole`, `Stored` or `Header` |
+//! | `Block` | a block around a small sample, on a wait for the disk | cached; the answer; else `Whole`, `Stored` or `Header` |
 //! | `Checksum` | the next step of a large sample | `Checksum` until its end; the whole checked, the blocks' checksums cached; `CheckedBlocks`, or `Piece` if it has holes |
-//! | `CheckedBlocks` | the blocks around what was asked for | checked against the cached checksums; the answer |
+//! | `CheckedBlocks` | the blocks around the wanted bytes | checked against the cached checksums; the answer |
 //! | `Piece` | the next piece of a file with holes | checked if due; `Piece` until the range is complete; the answer |
 //! | `Load` | (work) checkpoints of a large encoded sample that an earlier mount kept | cached; `Interval`; or, if there are none, `Decode` |
 //! | `Decode` | the next step of a large encoded sample | decoded; `Decode` until its end; the whole checked, checkpoints cached and kept; `Interval`. Without checkpoints from the start again, to the spool |
-//! | `Spool` | (work) decodes what `Decode` has fetched and writes it to the spool | `Decode`, or `Spooled` |
+//! | `Spool` | (work) decodes the bytes that `Decode` has fetched and writes them to the spool | `Decode`, or `Spooled` |
 //! | `Turn` | (waits) nothing, until it may decode an interval | `Interval` |
 //! | `Follow` | (waits) nothing, until another read has brought an interval of a sample that is compared with its checksum | `Turn` or `Interval` until all intervals were compared; begin |
 //! | `Interval` | the stored bytes of an interval | `DecodeInterval` |
 //! | `DecodeInterval` | (work) decodes the interval | cached; `Turn` or `Interval` until the range is complete; the answer |
 //! | `Spooled` | (work) an interval from the spool | as `DecodeInterval` |
 //!
-//! Every state can end in an error instead: the sample is listed as bad, its followers begin anew and find
-//! that. A fetch that fails is tried once more; a `Block` that fails is left for the sample alone. What fails its check or
-//! cannot be decoded is fetched once more, too, if it may have come out of a cache.
+//! Every state can end in an error instead: the sample is listed as bad, its followers begin anew and find it in the
+//! list. A fetch that fails is tried once more; after a `Block` that fails the sample is fetched alone. Bytes that fail their
+//! check or cannot be decoded are fetched once more, too, if they may have come out of a cache.
 
 use super::Reader;
 use super::task::{State, Step, Task};
@@ -58,7 +58,7 @@ impl Reader {
         self.transition(task)
     }
 
-    /// From a state whose fetch or work is done to the next step.
+    /// Goes from a state whose fetch or work is done to the next step.
     pub(in crate::vfs) fn transition(&self, mut task: Task) -> Step {
         match std::mem::replace(&mut task.state, State::Stored) {
             State::Stored => self.answer_stored(task),
@@ -122,9 +122,9 @@ impl Reader {
     fn begin_anew(&self, mut task: Task) -> Step {
         let (sample, want) = (task.sample, task.want.clone());
         let (before, part) = (task.located.sample, task.located.part);
-        // Used again at once: new pages cost a fault each.
+        // The memory is used again at once: new pages cost a fault each.
         self.shelve(&mut task);
-        // Ends the in-flight read first: this read might follow itself.
+        // The in-flight read ends first: this read might follow itself.
         drop(task);
         match self.samples.locate(sample) {
             Ok(located) if located.sample != before => self.begin(sample, located, want),
@@ -171,7 +171,7 @@ impl Reader {
         step.unwrap_or_else(|| self.fetch_alone(task))
     }
 
-    /// Fetches the sample without what lies around it.
+    /// Fetches the sample without the bytes around it.
     fn fetch_alone(&self, mut task: Task) -> Step {
         let at = task.located.sample;
         let is_whole = task.leader.is_some()
@@ -188,14 +188,14 @@ impl Reader {
         }
     }
 
-    /// Whether what was fetched last, and fails its check, may have come out of a cache: then it is fetched from the store,
-    /// once.
+    /// Whether the bytes that were fetched last, and fail their check, may have come out of a cache: then they are fetched from
+    /// the store, once.
     pub(super) fn distrusts_fetched(&self, task: &mut Task) -> bool {
         let range = task.span.range();
         self.distrusts(task, range)
     }
 
-    /// The same of all that was fetched of a sample step by step.
+    /// As `distrusts_fetched`, for all bytes of a sample that were fetched step by step.
     pub(super) fn distrusts_sample(&self, task: &mut Task) -> bool {
         let range = task.located.sample.offset_bytes..task.span.range().end;
         self.distrusts(task, range)
@@ -206,8 +206,8 @@ impl Reader {
             && self.samples.distrust(task.located.part, range)
     }
 
-    /// Ends a read that a store has refused, or given up: it has tried again, and a second attempt would only double
-    /// the wait.
+    /// Ends a read that a store has refused or given up: the store has tried again already, and another attempt would only
+    /// double the wait.
     fn refused_by_store(&self, mut task: Task, error: &StoreError) -> Step {
         self.samples.stats().io_error();
         let errno = Errno::from(error);
@@ -236,7 +236,7 @@ impl Reader {
             ReadError::WouldBlock | ReadError::Absent | ReadError::Io(_) => {
                 self.samples.stats().io_error();
                 if matches!(task.state, State::Block(_)) {
-                    // What cannot be read may lie elsewhere in the block.
+                    // The bytes that cannot be read may lie elsewhere in the block.
                     self.shelve(&mut task);
                     return self.fetch_alone(task);
                 }

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use task::State;
 
-/// The most that [`Task::span`] is aligned to.
+/// The largest alignment of [`Task::span`], in bytes.
 const MAX_ALIGNMENT_BYTES: usize = 4096;
 
 /// Reads samples.
@@ -37,11 +37,11 @@ pub(super) struct Reader {
     memory: Arc<Memory>,
     prefetch: Arc<Prefetch>,
     ahead: Ahead,
-    /// Where checkpoints of large encoded samples are kept.
+    /// The store that keeps checkpoints of large encoded samples.
     checkpoints: OnceLock<Arc<dyn CheckpointStore>>,
-    /// Where samples are decoded to that have no checkpoints.
+    /// The directory of the spools, to which samples without checkpoints are decoded.
     spool: OnceLock<PathBuf>,
-    /// Four times what kept checkpoints of one sample may take, in bytes.
+    /// Four times the most memory of the kept checkpoints of one sample, in bytes.
     checkpoint_bytes: u64,
 }
 
@@ -58,32 +58,32 @@ impl Reader {
         Self { samples, memory, prefetch, ahead, checkpoints, spool, checkpoint_bytes }
     }
 
-    /// What is decoded ahead.
+    /// The intervals that are decoded ahead.
     pub(super) fn ahead(&self) -> &Ahead {
         &self.ahead
     }
 
-    /// Says where checkpoints are kept. The first call counts.
+    /// Sets the store that keeps checkpoints. The first call counts.
     pub(super) fn keep_checkpoints(&self, store: Arc<dyn CheckpointStore>) {
         let _ = self.checkpoints.set(store);
     }
 
-    /// Says in which directory samples are spooled. The first call counts.
+    /// Sets the directory of the spools. The first call counts.
     pub(super) fn spool_to(&self, directory: PathBuf) {
         let _ = self.spool.set(directory);
     }
 
-    /// Offers a task memory to fetch into, such as where the answer must lie. It is taken if the bytes fit
-    /// and are for this answer alone; otherwise it is dropped.
+    /// Offers a task memory to fetch into, such as the memory that the answer is sent from. The task takes it if the
+    /// bytes fit and are for this answer alone; otherwise the memory is dropped.
     pub(super) fn lend(&self, task: &mut Task, memory: Buffer) {
-        // With what the fetch may have to begin before and end behind it.
+        // With the bytes before and behind the span that an aligned fetch may need.
         let fits = task.span.length() + 2 * MAX_ALIGNMENT_BYTES <= memory.capacity();
         if task.leader.is_none() && !matches!(task.state, State::Block(_)) && fits {
             self.samples.buffers().give(task.span.swap_buffer(memory));
         }
     }
 
-    /// Takes the right to memory for what a task fetches; false if too much is being fetched.
+    /// Takes the right to memory for the bytes that a task fetches; false if too many bytes are being fetched.
     pub(super) fn take_room(&self, task: &mut Task) -> bool {
         task.room = self.memory.fetching().reserve(task.span.length() as u64);
         task.room.is_some()
@@ -94,7 +94,7 @@ impl Reader {
         self.samples.buffers().give(task.span.swap_buffer(Buffer::empty()));
     }
 
-    /// Gives it memory again, what this thread used last: new pages cost a fault each.
+    /// Gives a task memory again, the buffer that this thread used last: new pages cost a fault each.
     pub(super) fn unshelve(&self, task: &mut Task) {
         task.span.put_buffer(self.samples.buffers().take_any());
     }

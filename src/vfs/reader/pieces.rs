@@ -8,37 +8,37 @@ use crate::vfs::memory::cache::Leader;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A range of a file on its way into memory; what is not fetched stays zero.
+/// A range of a file on its way into memory; bytes that are not fetched stay zero.
 pub(super) struct Pieces {
     buffer: Buffer,
-    /// The part of the file that is being fetched, or that came last.
+    /// The range of the file that is being fetched, or that came last.
     pub(super) current: Range<u64>,
-    /// Where that begins in the container.
+    /// The offset in the part where `current` begins.
     pub(super) first: u64,
-    /// What the blocks of the stored bytes must match, if they are checked.
+    /// The checksums that the blocks of the stored bytes must match, if the blocks are checked.
     pub(super) checksums: Option<Arc<BlockChecksums>>,
-    /// The interval that was fetched again last, as what was fetched first could not be decoded.
+    /// The interval that was fetched again last, as its bytes could not be decoded the first time.
     pub(super) fetched_again: Option<u64>,
-    /// The range is one that the file is made from, or all of a file that is compared with its checksum.
+    /// Set if the file is made from the range, or if the range is all of a file that is compared with its checksum.
     pub(super) made: Option<Made>,
 }
 
-/// What is done with a range, once it is complete.
+/// The use of a range, once it is complete.
 pub(super) struct Made {
-    /// What was asked for of the file.
+    /// The range of the file that was asked for.
     pub(super) want: Range<u64>,
-    /// Reads of the same file follow this one.
+    /// The leader that other reads of the same file follow.
     pub(super) leader: Leader,
-    /// The file is compared with a checksum: this, and that of the pieces so far, which are not kept.
+    /// If the file is compared with a checksum: the checksum, and the hasher of the pieces so far, which are not kept.
     pub(super) compared: Option<(Checksum, Hasher)>,
-    /// [`crate::vfs::samples::Samples::generation`] before the first piece was read.
+    /// The [`crate::vfs::samples::Samples::generation`] before the first piece was read.
     pub(super) generation: u64,
-    /// What is compared does not fit in memory: its end would push out its beginning, and all else.
+    /// The compared file does not fit in memory: its end would push out its beginning, and all other entries.
     pub(super) is_too_large: bool,
 }
 
 impl Pieces {
-    /// For the range `want`, in `buffer`, which is as large.
+    /// Makes pieces for the range `want`, in `buffer`, which is as large.
     pub(super) fn new(mut buffer: Buffer, want: &Range<u64>) -> Box<Self> {
         buffer.as_mut_slice()[..(want.end - want.start) as usize].fill(0);
         Box::new(Self {
@@ -56,8 +56,8 @@ impl Pieces {
         self.made.as_ref().is_some_and(|made| made.compared.is_some())
     }
 
-    /// How many of these bytes of an interval are asked for. What is compared is read once more, and kept for that, unless it is
-    /// too large.
+    /// How many of `bytes` of an interval the cache counts as read. The intervals of a compared file are read once more, and
+    /// kept for that, unless the file is too large.
     pub(super) fn asked(&self, bytes: u64, interval_bytes: u64) -> u64 {
         match &self.made {
             Some(made) if made.is_too_large => interval_bytes,
@@ -71,14 +71,14 @@ impl Pieces {
         self.made.as_ref().is_some_and(|made| made.is_too_large)
     }
 
-    /// For a file that is compared with its checksum, piece by piece.
+    /// Makes pieces for a file that is compared with its checksum, piece by piece.
     pub(super) fn compared(made: Made) -> Box<Self> {
         let mut pieces = Self::new(Buffer::empty(), &(0..0));
         pieces.made = Some(made);
         pieces
     }
 
-    /// Up to where the range is complete.
+    /// The byte of the file up to which the range is complete.
     pub(super) fn end(&self) -> u64 {
         self.current.end
     }
@@ -86,7 +86,7 @@ impl Pieces {
     /// Puts the next bytes, from byte `start` of the file, where they belong in `want`.
     pub(super) fn copy(&mut self, want: &Range<u64>, start: u64, bytes: &[u8]) {
         self.current = start..start + bytes.len() as u64;
-        // As in a sidecar: of a file with holes, its pieces one behind the other.
+        // As in a sidecar: a file with holes is hashed as its pieces, one behind the other.
         if let Some(Made { compared: Some((_, hasher)), .. }) = &mut self.made {
             return hasher.update(bytes);
         }

@@ -16,7 +16,7 @@ impl Reader {
         Ok(Pieces::new(buffer, want))
     }
 
-    /// Reads a file with holes: all that is stored of it is read first, if it must be checked.
+    /// Reads a file with holes: all its stored bytes are read first, if they must be checked.
     pub(super) fn read_sparse(&self, mut task: Task) -> Step {
         let must_check = self.samples.must_check(task.sample, &task.located);
         if !must_check || task.located.sample.length_bytes == 0 {
@@ -32,7 +32,7 @@ impl Reader {
                 task.leader = Some(leader);
                 self.begin_checksum(task)
             }
-            // Nothing else is cached of such a sample.
+            // Only checksums are cached of such a sample.
             CacheAnswer::Cached(_) | CacheAnswer::Prefetched(..) => self.fail(task, Fault::Damaged),
         }
     }
@@ -74,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// Takes the piece that was fetched, perhaps with what lies around it.
+    /// Takes the piece that was fetched, perhaps with bytes around it.
     pub(super) fn after_piece(&self, mut task: Task, mut pieces: Box<Pieces>) -> Step {
         let fetched = task.span.range().start;
         if let Some(checksums) = &pieces.checksums {
@@ -94,8 +94,8 @@ impl Reader {
     }
 }
 
-/// What to fetch for a piece at `range` of the container: whole blocks around it, if they are checked. `None`:
-/// it lies outside of the sample.
+/// The range to fetch for a piece at `range` of the part: whole blocks around the piece, if blocks are checked. `None` if
+/// the piece lies outside of the sample.
 fn range_to_fetch(task: &Task, pieces: &Pieces, range: Range<u64>) -> Option<Range<u64>> {
     let Some(checksums) = &pieces.checksums else { return Some(range) };
     let at = task.located.sample;

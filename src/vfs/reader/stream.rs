@@ -1,7 +1,8 @@
 //! Reads of samples of a compressed stream: ranges of it, ranges behind a prefix, and files that are made from a range.
 //!
-//! What is made is cached whole; all else of a stream is cached by its intervals. Those of a compressed stream have checksums
-//! of their own; where a sidecar has one of a sample that is decoded from others, the whole sample is compared by its first read.
+//! A made file is cached whole; all other bytes of a stream are cached as intervals. Intervals of a compressed stream have
+//! checksums of their own; a sample that is decoded from other intervals, and has a checksum in a sidecar, is compared whole by
+//! its first read.
 
 use super::Reader;
 use super::interval_decode::IntervalSource;
@@ -41,7 +42,7 @@ impl Reader {
         }
     }
 
-    /// Gives pieces what the wanted range has of the prefix.
+    /// Copies the bytes of the prefix that lie in the wanted range to pieces.
     fn begin_with_prefix(
         &self,
         task: &Task,
@@ -55,7 +56,7 @@ impl Reader {
         Ok(pieces)
     }
 
-    /// The checksum that a sample is still to be compared with: of one whose intervals have none that is stored.
+    /// The checksum that a sample is still to be compared with, as its intervals have no stored checksums.
     pub(super) fn to_compare(&self, task: &Task) -> Option<Checksum> {
         let Task { sample, located, .. } = task;
         let container = self.samples.container(located);
@@ -66,7 +67,7 @@ impl Reader {
         located.sample.checksum.filter(|_| is_due)
     }
 
-    /// Begins a read again whose sample is to be compared: one of its intervals is not what it was.
+    /// Begins a read again whose sample is to be compared: one of the sample's intervals has changed.
     pub(super) fn read_anew(&self, mut task: Task) -> Step {
         let (sample, located, want) = (task.sample, task.located, task.want.clone());
         self.shelve(&mut task);
@@ -83,7 +84,7 @@ impl Reader {
                 return Step::Wait(read);
             }
             CacheAnswer::Lead(leader) => leader,
-            // Nothing is cached of such a sample but its intervals.
+            // Only the intervals of such a sample are cached.
             CacheAnswer::Cached(_) | CacheAnswer::Prefetched(..) => {
                 return self.fail(task, Fault::Damaged);
             }
@@ -104,7 +105,7 @@ impl Reader {
         (want, leader): (Range<u64>, Leader),
         expected: Checksum,
     ) -> Step {
-        // A quarter is left to what is decoded ahead.
+        // A quarter of the memory is left to intervals that are decoded ahead.
         let is_too_large = task.want.end > self.memory.budget().cap_bytes() / 4 * 3;
         let compared = Some((expected, expected.hasher()));
         let generation = self.samples.generation();
@@ -115,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// Compares a sample of which all pieces have come; then it is read as any other.
+    /// Compares a sample of which all pieces have come; then it is read as any other sample.
     fn after_compared(
         &self,
         mut task: Task,
@@ -160,7 +161,7 @@ impl Reader {
             }
             CacheAnswer::InFlight(read) => return Step::Wait(read),
             CacheAnswer::Lead(leader) => leader,
-            // Nothing else is cached of such a sample.
+            // Such a sample is cached only whole.
             CacheAnswer::Cached(_) => return self.fail(task, Fault::Damaged),
         };
         let range = self.samples.container(&task.located).piece(task.located.index, 0);
@@ -178,9 +179,9 @@ impl Reader {
         self.next_interval(task, &IntervalSource::Container, pieces)
     }
 
-    /// Answers when the wanted range is complete, or what is made from it.
+    /// Answers with the complete range, or with the file that is made from it.
     pub(super) fn answer_intervals(&self, mut task: Task, mut pieces: Pieces) -> Step {
-        // Used again at once: new pages cost a fault each.
+        // The memory is used again at once: new pages cost a fault each.
         self.shelve(&mut task);
         let Some(mut made) = pieces.made.take() else {
             if self.to_compare(&task).is_some() {

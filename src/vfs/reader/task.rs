@@ -1,4 +1,4 @@
-//! A read on its way: what the machine and its drivers pass to each other.
+//! A read on its way: the types that the machine and its drivers pass to each other.
 
 use super::interval_decode::{IntervalDecode, IntervalSource};
 use super::pieces::Pieces;
@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What to do next.
+/// The next thing to do for a read.
 pub enum Step {
     /// Answer the request.
     Done(Reply),
@@ -32,9 +32,9 @@ pub enum Step {
     Read(Task),
     /// Call [`Task::work`] where the thread may block, then [`crate::vfs::Vfs::worked`].
     Work(Task),
-    /// Another request fetches the same bytes. When that read has ended, begin anew.
+    /// Another read fetches the same bytes. When it has ended, begin anew.
     Wait(Arc<InFlightRead>),
-    /// Others decode. When that read has ended it is this task's turn: go on with [`crate::vfs::Vfs::worked`].
+    /// Other tasks decode. When the in-flight read has ended it is this task's turn: go on with [`crate::vfs::Vfs::worked`].
     Turn(Task, Arc<InFlightRead>),
 }
 
@@ -51,7 +51,7 @@ impl Step {
 /// An answer. Give it back with [`crate::vfs::Vfs::finish`] so that its memory is used again.
 pub struct Reply(pub(in crate::vfs) Result<Payload, Errno>);
 
-/// Where the bytes of an answer lie.
+/// The memory that holds the bytes of an answer.
 pub(in crate::vfs) enum Payload {
     Nothing,
     Own(Vec<u8>),
@@ -62,10 +62,10 @@ pub(in crate::vfs) enum Payload {
 }
 
 impl Reply {
-    /// The bytes, or what went wrong.
+    /// The bytes of the answer.
     ///
     /// # Errors
-    /// What the reader is to be told.
+    /// The error number that the reader gets.
     pub fn bytes(&self) -> Result<&[u8], Errno> {
         match &self.0 {
             Ok(Payload::Nothing) => Ok(&[]),
@@ -85,22 +85,22 @@ pub struct Task {
     pub(super) located: Located,
     /// The range of the file that was asked for.
     pub(super) want: Range<u64>,
-    /// What to fetch now.
+    /// The range to fetch now, and the memory for it.
     pub(super) span: Span,
     pub(super) state: State,
-    /// If other reads follow this one.
+    /// The leader, if other reads may follow this one.
     pub(super) leader: Option<Leader>,
-    /// While an interval is fetched and decoded, or waits for that.
+    /// The turn, while an interval is fetched and decoded, or waits for that.
     pub(super) turn: Option<Turn>,
-    /// For the memory that it is fetched into, where no other right covers that.
+    /// The right to the memory that the span is fetched into, where no other right covers it.
     pub(super) room: Option<Reservation>,
-    /// Whether the machine has decided what to wait for.
+    /// Whether the machine has decided what the task waits for.
     pub(super) waits: bool,
     /// Whether a fetch has failed before.
     pub(super) has_failed: bool,
     /// Whether bytes have failed their check before, and were fetched again if they may have come out of a cache.
     pub(super) is_distrusted: bool,
-    /// Once the disk must be waited for.
+    /// Set once the disk must be waited for.
     pub(super) wait: Option<Box<Wait>>,
 }
 
@@ -108,11 +108,11 @@ pub struct Task {
 pub(super) struct Wait {
     pub(super) since: Instant,
     pub(super) _waiting: WaitingRead,
-    /// Keeps others from fetching the sample while this task does.
+    /// The leader that keeps other reads from fetching the sample while this task does.
     pub(super) leader: Option<Leader>,
 }
 
-/// What a task is doing: see the table in `machine.rs`.
+/// The state of a task: see the table in `machine.rs`.
 pub(super) enum State {
     /// Fetches the bytes that were asked for, as they are stored.
     Stored,
@@ -120,7 +120,7 @@ pub(super) enum State {
     Header,
     /// Fetches the whole sample; a large encoded one with the turn to decode it.
     Whole(Option<Leader>),
-    /// Fetches a block of the container with the sample in it.
+    /// Fetches a block of the part with the sample in it.
     Block(BlockLeader),
     /// Fetches a large sample, step by step, for its checksums.
     Checksum(Box<BlockChecksumBuilder>),
@@ -132,11 +132,11 @@ pub(super) enum State {
     Load(Box<Load>),
     /// Fetches a large encoded sample, step by step, and decodes it.
     Decode(Box<FullDecode>),
-    /// Decodes what was fetched, to the spool.
+    /// Decodes the fetched bytes to the spool.
     Spool(Box<Spooling>),
     /// Waits for the turn to fetch and decode an interval of an encoding.
     Turn(Box<AwaitedInterval>),
-    /// Waits for another read of an interval, which is held until this one has looked for what it brought.
+    /// Waits for another read of an interval; that read is held until this one has looked for the decoded interval.
     Follow { source: IntervalSource, pieces: Box<Pieces>, _read: Arc<InFlightRead> },
     /// Decodes the interval that was fetched.
     DecodeInterval(Box<IntervalDecode>),
@@ -153,7 +153,7 @@ pub(super) struct Load {
     pub(super) found: Option<Vec<u8>>,
 }
 
-/// A step of decoding to the spool, and what came of it.
+/// A step of decoding to the spool, and its result.
 pub(super) struct Spooling {
     pub(super) decode: Box<FullDecode>,
     pub(super) taken: Result<usize, Stop>,
@@ -163,13 +163,13 @@ pub(super) struct Spooling {
 pub(super) struct AwaitedInterval {
     pub(super) source: IntervalSource,
     pub(super) number: u64,
-    /// Where it is decoded from, in the container.
+    /// The stored bytes of the interval, as a range of the part.
     pub(super) stored: Range<u64>,
-    /// `None`: nothing of the wanted range is there yet.
+    /// `None` if no byte of the wanted range is there yet.
     pub(super) pieces: Option<Box<Pieces>>,
 }
 
-/// An interval of a spooled sample, and what came of reading it.
+/// An interval of a spooled sample, and the result of reading it.
 pub(super) struct SpooledInterval {
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) number: u64,
@@ -178,24 +178,24 @@ pub(super) struct SpooledInterval {
 }
 
 impl Task {
-    /// What to fetch now.
+    /// The range to fetch now, and the memory for it.
     pub fn span(&mut self) -> &mut Span {
         &mut self.span
     }
 
-    /// Whether the machine has decided what to wait for: the span is to be fetched from storage.
+    /// Whether the machine has decided what the task waits for: the span is to be fetched from storage.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Whether it will keep a thread busy for long.
+    /// Whether the task will keep a thread busy for long.
     #[must_use]
     pub fn is_long(&self) -> bool {
         matches!(self.state, State::Checksum(_) | State::Decode(_))
     }
 
-    /// Whether it will be fetched into memory that no right covers yet: neither of a block or a turn, nor as a loan.
+    /// Whether the span will be fetched into memory that no right covers yet: neither a block's, a turn's nor a loan's.
     #[must_use]
     pub fn needs_room(&self) -> bool {
         let has_right = self.room.is_some() || self.turn.is_some() || self.span.has_loan();
@@ -229,7 +229,7 @@ impl Task {
         }
     }
 
-    /// Goes on to fetch a range of the container.
+    /// Goes on to fetch a range of the part.
     pub(super) fn fetch(mut self, state: State, range: Range<u64>) -> Step {
         self.state = state;
         self.span.set_range(range);
@@ -248,14 +248,14 @@ impl Task {
         Step::Work(self)
     }
 
-    /// A range of the stored bytes as one of the container.
+    /// Converts a range of the stored bytes to a range of the part.
     pub(super) fn in_container(&self, start: u64, end: u64) -> Range<u64> {
         let first = self.located.sample.offset_bytes;
         first + start..first + end
     }
 }
 
-/// A bug of a decoder must not end the whole mount.
+/// Decodes `bytes`; a bug of a decoder must not end the whole mount.
 pub(super) fn take_guarded(
     decode: &mut FullDecode,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! A read that must wait for the disk fetches more than it needs, or follows a read that does.
+//! A read that must wait for the disk fetches more bytes than it needs, or follows a read that fetches them.
 
 use super::Reader;
 use super::task::{State, Step, Task, Wait};
@@ -8,7 +8,7 @@ use crate::vfs::memory::cache::CacheKey;
 use std::time::Instant;
 
 impl Reader {
-    /// The task's span is not in the page cache: the disk must be waited for. Decides what to wait for.
+    /// Decides which fetch or other read a task waits for: its span is not in the page cache, so it must wait for the disk.
     pub(in crate::vfs) fn must_wait(&self, mut task: Task) -> Step {
         if std::mem::replace(&mut task.waits, true) {
             return Step::Read(task);
@@ -21,7 +21,7 @@ impl Reader {
             task.state = State::Whole(None);
             task.span.set_range(at.extent());
         }
-        // Of such a sample only pieces are fetched: neither a block around it nor the whole.
+        // Only pieces or intervals of such a sample are fetched: neither a block around it nor the whole.
         if matches!(at.content, Content::Sparse(_)) || matches!(task.state, State::Interval(..)) {
             return Step::Read(task);
         }
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// Fetches a sample that is asked for whole, unless another read does already.
+    /// Fetches the task's span; waits if the whole sample is wanted and another read fetches it already.
     fn lead_alone(&self, mut task: Task) -> Step {
         if task.leader.is_none() && self.takes_whole(&task.located.sample, &task.want) {
             match self.memory.cache().lead(CacheKey::Sample(task.sample)) {

@@ -1,4 +1,4 @@
-//! What was found wrong while the mount is in use: logged once, listed in `/.ffrfs/bad`.
+//! Samples and parts that were found bad while the mount is in use: logged once, listed in `/.ffrfs/bad`.
 
 use crate::catalog::Located;
 use crate::format::{Fault, Mismatch, PartName};
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// More than this are counted, not listed: a container full of junk must not fill the memory.
+/// The most bad samples that are listed; further ones are counted: a container full of junk must not fill the memory.
 const MAX_LISTED: usize = 100_000;
-/// So often it is said that samples are not read for want of something.
+/// The shortest time between two log messages about samples that are not read for lack of a resource.
 const LACKING_EVERY: Duration = Duration::from_secs(60);
 
 /// A bad sample.
@@ -21,28 +21,28 @@ pub(in crate::vfs) struct Bad {
     pub(in crate::vfs) fault: Fault,
 }
 
-/// What [`BadList::all`] gives.
+/// The result of [`BadList::all`].
 pub(in crate::vfs) struct AllBad {
     /// Bad samples, in order.
     pub(in crate::vfs) samples: Vec<(u64, Bad)>,
-    /// How often a further one was met.
+    /// The number of requests that met a further bad sample.
     pub(in crate::vfs) unlisted: u64,
-    /// Parts that cannot be used any more, and why.
+    /// Parts that cannot be used any more, and the reasons.
     pub(in crate::vfs) parts: Vec<(usize, String)>,
 }
 
 pub(in crate::vfs) struct BadList {
-    /// Set before the first entry: while it is not, a reader looks at nothing else.
+    /// Set before the first entry is added: while it is not set, a reader looks at no other field.
     any: AtomicBool,
     samples: RwLock<BTreeMap<u64, Bad>>,
     unlisted: Mutex<u64>,
-    /// When it was said last that this machine lacks something.
+    /// The time of the last log message that this machine lacks a resource.
     lacking: Mutex<Option<Instant>>,
-    /// By part: why it cannot be used any more.
+    /// By part: why the part cannot be used any more.
     parts: Vec<OnceLock<String>>,
-    /// By part: it is not the file any more that was mounted.
+    /// By part: whether it is no longer the file or object that was mounted.
     changed: Bits,
-    /// By part: its bytes may have changed, and with them what its index says.
+    /// By part: whether its bytes may have changed, and its index with them.
     rewritten: Bits,
 }
 
@@ -59,7 +59,7 @@ impl BadList {
         }
     }
 
-    /// Whether reading this sample is known to be useless.
+    /// Whether a read of this sample is known to fail.
     pub(in crate::vfs) fn is_hopeless(&self, sample: u64, part: usize) -> bool {
         self.any.load(Ordering::Acquire)
             && (self.parts[part].get().is_some()
@@ -75,8 +75,9 @@ impl BadList {
         self.samples.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists and logs a bad sample, the first time, and tells whether this is it. One that is not bad, but could not be read for
-    /// want of something, is logged once a while. A sample beyond those that are listed is always taken for a new one.
+    /// Lists and logs a bad sample, the first time, and tells whether this is the first time. A sample that is not bad, but
+    /// could not be read for lack of a resource, is logged now and then. A sample for which the list has no room always counts
+    /// as new.
     pub(in crate::vfs) fn add(&self, sample: u64, container: &PartName, bad: Bad) -> bool {
         if let Fault::Lacking(what) = &bad.fault {
             let mut said = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl BadList {
         self.any.store(true, Ordering::Release);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
         let listed = samples.get(&sample).map(|listed| listed.fault.is_permanent());
-        // A mismatch takes the place of an error that passed.
+        // A permanent fault, such as a mismatch, takes the place of an error that may pass.
         if listed.is_some_and(|is_final| is_final || !bad.fault.is_permanent()) {
             return false;
         }
@@ -102,7 +103,7 @@ impl BadList {
         true
     }
 
-    /// Marks a whole part, and logs that, the first time.
+    /// Marks a whole part as bad, and logs the reason, the first time.
     pub(in crate::vfs) fn add_part(&self, part: usize, name: &PartName, what: String) {
         self.add_part_with(part, name, what, "EIO");
     }
@@ -114,7 +115,7 @@ impl BadList {
         }
     }
 
-    /// As [`BadList::add_part`], of a part that is not the file any more that was mounted.
+    /// As [`BadList::add_part`], for a part that is no longer the file that was mounted.
     pub(in crate::vfs) fn add_changed(&self, part: usize, name: &PartName, change: Change) {
         if !change.spares_content() {
             self.rewritten.set(part as u64);
@@ -123,13 +124,13 @@ impl BadList {
         self.add_part(part, name, ReadError::Changed(change).to_string());
     }
 
-    /// Before the part is listed: whoever sees it listed gets no attributes of it any more.
+    /// Marks a part as changed, before it is listed: once it is listed, no attributes of its samples are given out.
     fn set_changed(&self, part: usize) {
         self.changed.set(part as u64);
         self.any.store(true, Ordering::Release);
     }
 
-    /// As [`BadList::add_changed`], of an object: a change that a later mount will not have.
+    /// As [`BadList::add_changed`], for an object: ESTALE instead of EIO, since a later mount has the new version.
     pub(in crate::vfs) fn add_stale(&self, part: usize, container: &PartName, what: String) {
         self.set_changed(part);
         self.add_part_with(part, container, what, "ESTALE");
@@ -145,13 +146,13 @@ impl BadList {
         self.has_changed(part) && self.rewritten.get(part as u64)
     }
 
-    /// How many samples are listed, and how many parts.
+    /// The numbers of listed samples and of listed parts.
     pub(in crate::vfs) fn counts(&self) -> (u64, u64) {
         let parts = self.parts.iter().filter(|what| what.get().is_some()).count();
         (self.read().len() as u64, parts as u64)
     }
 
-    /// Everything, for the list.
+    /// All bad samples and parts, for the control file.
     pub(in crate::vfs) fn all(&self) -> AllBad {
         let samples = self.read().iter().map(|(&sample, bad)| (sample, bad.clone())).collect();
         let unlisted = *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +162,7 @@ impl BadList {
     }
 }
 
-/// In words what a person looks for, and as fields what `journalctl` can.
+/// Logs a bad sample: in words for people, and as fields for `journalctl`.
 fn log(sample: u64, container: &PartName, bad: &Bad) {
     let offset = bad.located.sample.offset_bytes;
     match &bad.fault {

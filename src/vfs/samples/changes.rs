@@ -1,10 +1,10 @@
 //! Whether containers are still the files that were mounted.
 //!
-//! No answer about names and attributes makes a system call. It notes what it tells of, and a thread of the
-//! transport looks at the noted containers soon afterwards. So for less than a second an answer may tell what
-//! the index of a rewritten file says. The kernel would keep such attributes; it is told to drop those of
-//! all samples that answers told of since the last look that found the container unchanged. What was told of a
-//! file that has lost its name, of an object, or from an index in memory is true.
+//! No answer about names and attributes makes a system call. It notes the sample and its container, and a thread of the
+//! transport checks the noted containers soon afterwards. So for less than a second an answer may come from
+//! the index of a rewritten file. The kernel would keep such attributes; it is told to drop those of
+//! all samples that answers told of since the last check that found the container unchanged. Attributes of a
+//! file that has lost its name, of an object, or from an index in memory are right.
 //!
 //! Bytes are given out only if the container was unchanged after they were fetched; bytes in memory also if a
 //! checksum proves that they are the sample's, or if the index cannot change with the file.
@@ -21,16 +21,16 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// So many samples, numbered on from a multiple, share a bit of [`Changes::told`].
+/// The number of samples, numbered on from a multiple of it, that share a bit of [`Changes::told`].
 const GROUP: u64 = 64;
 
-/// Which containers are to be looked at.
+/// The containers that are to be checked.
 pub(super) struct Changes {
-    /// By container: an answer has told of it since the last look.
+    /// By container: whether an answer has told of it since the last check.
     noted: Bits,
-    /// By group of samples: an answer has told of attributes since the last look.
+    /// By group of samples: whether an answer has told of their attributes since the last check.
     told: Bits,
-    /// The thread that looks waits to be woken.
+    /// Whether the thread that checks waits to be woken.
     sleeps: AtomicBool,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -42,17 +42,17 @@ impl Changes {
     }
 }
 
-/// What a look at the containers that answers told of has found.
+/// The result of a check of the containers that answers told of.
 #[derive(Debug)]
 pub struct ContainersChecked {
-    /// Whether there was a container to look at.
+    /// Whether any container was checked.
     pub any: bool,
-    /// Inodes of rewritten containers: an answer may have told the kernel of wrong attributes since the last look.
-    /// Some of them the kernel may not know.
+    /// Inodes of rewritten containers: an answer may have told the kernel of wrong attributes since the last check.
+    /// The kernel may not know some of these inodes.
     pub outdated_inodes: Vec<u64>,
 }
 
-/// What has changed, if a look has found that. A file server that does not answer now may answer later.
+/// The change, if the error of a check says that there is one. A file server that does not answer now may answer later.
 fn change_of(error: &io::Error) -> Option<Change> {
     match error.get_ref()?.downcast_ref()? {
         ReadError::Changed(change) => Some(*change),
@@ -61,7 +61,7 @@ fn change_of(error: &io::Error) -> Option<Change> {
 }
 
 impl Samples {
-    /// Notes that an answer tells of a container: one load, but for the first time since the last look.
+    /// Notes that an answer tells of a container. This costs one load, except the first time since the last check.
     pub(in crate::vfs) fn note(&self, located: &Located) {
         if self.changes.noted.set(located.container as u64)
             && self.changes.sleeps.swap(false, Ordering::SeqCst)
@@ -71,10 +71,10 @@ impl Samples {
         }
     }
 
-    /// Refuses to tell of a container that is known to have changed.
+    /// Refuses to give attributes from a container that is known to have changed.
     ///
     /// # Errors
-    /// EIO, or ESTALE of an object: it has changed.
+    /// EIO, or ESTALE for an object: the container has changed.
     pub(in crate::vfs) fn refuse_changed(&self, located: &Located) -> Result<(), Errno> {
         match self.bad.has_changed(located.part) {
             false => Ok(()),
@@ -85,7 +85,7 @@ impl Samples {
         }
     }
 
-    /// What a read of a part gives that cannot be read any more.
+    /// The error of a read from a part that cannot be read any more.
     pub(in crate::vfs) fn hopeless(&self, part: usize) -> Errno {
         match self.store.part(part).is_remote() && self.bad.has_changed(part) {
             true => Errno::ESTALE,
@@ -94,16 +94,16 @@ impl Samples {
     }
 
     /// As [`Samples::note`], before an answer about attributes. They must have been read from the index already:
-    /// the next look then tells whether they were right.
+    /// the next check then tells whether they were right.
     pub(in crate::vfs) fn note_attributes(&self, sample: u64, located: &Located) {
         self.changes.told.set(sample / GROUP);
         self.note(located);
     }
 
-    /// Looks at a container now.
+    /// Checks at once that a container is unchanged.
     ///
     /// # Errors
-    /// EIO: it has changed.
+    /// EIO: the container has changed, or cannot be checked.
     pub(in crate::vfs) fn check_unchanged(&self, located: &Located) -> Result<(), Errno> {
         self.container(located).check_unchanged().map_err(|error| {
             self.stats.io_error();
@@ -114,8 +114,8 @@ impl Samples {
         })
     }
 
-    /// As [`Samples::check_unchanged`], for bytes that are in memory: what the index says of them is still true
-    /// if it cannot change with the file, and then nothing is looked at.
+    /// As [`Samples::check_unchanged`], for bytes that are in memory: if the index cannot change with the file, its
+    /// entry for them is still right, and the container is not checked.
     ///
     /// # Errors
     /// As [`Samples::check_unchanged`].
@@ -126,14 +126,14 @@ impl Samples {
         }
     }
 
-    /// Looks at the containers that were noted. If there was none, it is to be called again when `wake` is called.
+    /// Checks the containers that were noted. If none were noted, it is to be called again when `wake` is called.
     pub(in crate::vfs) fn check_noted(&self) -> ContainersChecked {
         let look = self.look_at_noted();
         if look.any {
             return look;
         }
         self.changes.sleeps.store(true, Ordering::SeqCst);
-        // What was noted before that has woken nobody.
+        // A container that was noted before `sleeps` was set has not woken the thread.
         let look = self.look_at_noted();
         if look.any {
             self.changes.sleeps.store(false, Ordering::SeqCst);
@@ -145,7 +145,7 @@ impl Samples {
         let (mut looked_at, mut told) = (HashSet::new(), Vec::new());
         let mut look_at = |container: usize| {
             let part = self.dataset.part_of(container);
-            // Containers in containers share a file. Reads refuse a changed one until the unmount.
+            // Nested containers share a file. Reads refuse a changed part until the unmount, so it needs no further check.
             if looked_at.insert(part)
                 && !self.bad.has_changed(part)
                 && let Err(error) = self.dataset.containers()[container].check_unchanged()
@@ -156,7 +156,7 @@ impl Samples {
         };
         self.changes.told.take_each(|group| told.push(group * GROUP..(group + 1) * GROUP));
         self.changes.noted.take_each(|container| look_at(container as usize));
-        // Their containers may be noted only after this look.
+        // The containers of these samples may be noted only after this check.
         for group in &told {
             let last = (group.end - 1).min(self.dataset.len().saturating_sub(1));
             if let (Some((first, _)), Some((last, _))) =
@@ -171,7 +171,7 @@ impl Samples {
         ContainersChecked { any, outdated_inodes: outdated.map(ino).collect() }
     }
 
-    /// Whether attributes that were told of a sample may have come from the index of a rewritten file.
+    /// Whether attributes that the kernel was told of a sample may have come from the index of a rewritten file.
     fn is_outdated(&self, sample: u64) -> bool {
         self.dataset.container_of(sample).is_some_and(|(container, _)| {
             self.bad.was_rewritten(self.dataset.part_of(container))
@@ -179,17 +179,17 @@ impl Samples {
         })
     }
 
-    /// Sets what wakes the thread that looks. What was set first counts.
+    /// Sets the function that wakes the thread that checks. The first call counts.
     pub(in crate::vfs) fn when_noted(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.changes.wake.set(Box::new(wake));
     }
 
-    /// Marks a part that is not the file any more that was mounted.
+    /// Marks a part that is no longer the file that was mounted.
     pub(in crate::vfs) fn add_changed_part(&self, part: usize, change: Change) {
         self.bad.add_changed(part, self.name_of(part), change);
     }
 
-    /// Marks a part that is not the object any more that was mounted.
+    /// Marks a part that is no longer the object that was mounted.
     pub(in crate::vfs) fn add_stale_part(&self, part: usize, error: &StoreError) {
         self.bad.add_stale(part, self.name_of(part), error.to_string());
     }

@@ -1,5 +1,5 @@
 //! From the stored bytes of a sample to the bytes of its file: header bytes are checked, encodings are undone,
-//! the checksum is compared, and the prefix of the view is put before them.
+//! the checksum is compared, and the prefix of the view is put before the bytes.
 
 use super::Samples;
 use crate::catalog::Located;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(in crate::vfs) enum Unfit {
     /// The sample lies elsewhere: its container now knows where.
     Moved,
-    /// They are not what they should be.
+    /// The bytes are wrong, or cannot be decoded or checked.
     Fault(Fault),
 }
 
@@ -93,7 +93,7 @@ impl Samples {
         Ok(Verified::made(buffer, 0..length))
     }
 
-    /// What a file shows before its stored bytes.
+    /// The bytes that a file shows before its stored bytes.
     pub(in crate::vfs) fn prefix(&self, located: &Located) -> Result<Vec<u8>, Fault> {
         shown::prefix(self.container(located), located.index, &located.sample)
     }

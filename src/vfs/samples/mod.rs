@@ -1,5 +1,5 @@
 //! The samples of the mounted dataset as bytes: where each lies, which are bad, and how stored bytes become
-//! the checked bytes of a file. The other parts of the file system share it.
+//! the checked bytes of a file. The other modules of the file system share [`Samples`].
 
 pub(super) mod bad;
 mod changes;
@@ -22,17 +22,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers that are kept for later.
+/// The most buffers that are kept for later use.
 const POOLED_BUFFERS: usize = 16;
-/// Of so many intervals that were decoded the checksums are known; once there are more, all are found anew.
+/// The most decoded intervals whose checksums are kept; when there would be more, all are forgotten and found anew.
 const KNOWN_INTERVALS: usize = 1 << 18;
-/// A source whose intervals differ more often from what they were is not believed any more.
+/// The most differing intervals whose samples are compared again; after that, the source is not believed any more.
 const MAX_DIFFERING: u32 = 1000;
 
-/// A dataset and what is known of its samples.
+/// A dataset, and the facts that are known of its samples.
 pub(super) struct Samples {
     dataset: Dataset,
-    /// Asked for names, times, lengths and profiles alone: drivers read.
+    /// Only asked for names, times, lengths and profiles: drivers read its bytes.
     store: Store,
     bad: BadList,
     changes: Changes,
@@ -41,9 +41,9 @@ pub(super) struct Samples {
     verify: AtomicCell<Verify>,
     /// Checksums of intervals that were decoded, by container and number: see [`Samples::decoded_again`].
     intervals: Mutex<HashMap<(usize, u64), u32>>,
-    /// How often such an interval was not what it had been.
+    /// The number of times that an interval differed from its first decoding.
     differing: AtomicU32,
-    /// Counts how often verified samples were forgotten; changes only under the lock of `intervals`.
+    /// The number of times that verified samples were forgotten; changes only under the lock of `intervals`.
     generation: AtomicU64,
     buffers: Arc<BufferPool>,
     stats: Stats,
@@ -73,7 +73,7 @@ impl Samples {
         &self.dataset
     }
 
-    /// Where the bytes lie.
+    /// The store where the bytes lie.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
@@ -104,12 +104,12 @@ impl Samples {
         &self.stats
     }
 
-    /// When samples are checked.
+    /// When samples are compared with their checksums.
     pub(super) fn verify(&self) -> Verify {
         self.verify.load()
     }
 
-    /// Checks samples at other times from now on; gives when they were checked until now.
+    /// Sets when samples are checked from now on; returns when they were checked until now.
     pub(super) fn set_verify(&self, verify: Verify) -> Verify {
         self.verify.swap(verify)
     }
@@ -123,12 +123,13 @@ impl Samples {
         self.verified.set(sample);
     }
 
-    /// Changes whenever verified samples are forgotten: for [`Samples::set_compared`], before the first interval is read.
+    /// A number that changes whenever verified samples are forgotten: for [`Samples::set_compared`], to be asked for before the
+    /// first interval is read.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Notes that a sample that was made from intervals matches its checksum, unless one of the intervals was found to be another
+    /// Notes that a sample that was made from intervals matches its checksum, unless one of the intervals was found to differ
     /// since `generation`: then the sample is compared again.
     pub(super) fn set_compared(&self, sample: u64, generation: u64) {
         let _unchanged = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,15 +148,15 @@ impl Samples {
         asked_for && located.sample.checksum.is_some()
     }
 
-    /// Compares an interval that was decoded with what it was the first time: of samples that are compared with a sidecar when
-    /// they are read first, and decoded again later.
+    /// Compares a decoded interval with its first decoding. This is for samples that are compared with a sidecar when
+    /// they are read first, and are decoded again later.
     pub(super) fn decoded_again(
         &self,
         located: &Located,
         interval: &Interval,
         decoded: &[u8],
     ) -> Result<(), Fault> {
-        // Those of a compressed stream have checksums in its index.
+        // The intervals of a compressed stream have checksums in its index.
         let is_due = self.verify() == Verify::Always
             && located.sample.checksum.is_some()
             && self.container(located).stream().is_none();
@@ -172,7 +173,7 @@ impl Samples {
         if expected == found {
             return Ok(());
         }
-        // Which of the two was wrong, only the samples can tell: they are compared again, by their next reads.
+        // Only the samples can tell which of the two decodings was wrong: their next reads compare them again.
         if self.differing.fetch_add(1, Ordering::Relaxed) < MAX_DIFFERING {
             known.remove(&key);
             self.forget_verified(located.container);
@@ -190,8 +191,8 @@ impl Samples {
         (first..first.saturating_add(samples)).for_each(|sample| self.verified.clear(sample));
     }
 
-    /// Forgets what intervals were the first time: a sample with them does not match its checksum. Others with them are compared
-    /// again.
+    /// Forgets the first decodings of intervals, because a sample with them does not match its checksum. Other samples of the
+    /// container are compared again.
     pub(super) fn forget_decoded(&self, container: usize, intervals: &[u64]) {
         let mut known = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
         let forgotten = intervals.iter().filter_map(|number| known.remove(&(container, *number)));
@@ -210,7 +211,7 @@ impl Samples {
         self.dataset.containers()[located.container].as_ref()
     }
 
-    /// Lists, logs and counts a bad sample, the first time: two requests for one may find it at the same moment.
+    /// Lists, logs and counts a bad sample, the first time: two requests may find the same sample bad at the same moment.
     pub(super) fn add_bad(&self, sample: u64, located: Located, fault: Fault) {
         let is_mismatch = fault.mismatch().is_some();
         if self.bad.add(sample, self.name_of(located.part), Bad { located, fault }) && is_mismatch {
@@ -218,8 +219,8 @@ impl Samples {
         }
     }
 
-    /// Lists a sample whose index entry shows that it cannot be read: it is damaged, or encrypted and cannot be decrypted. Gives
-    /// the error for who reads it.
+    /// Lists a sample whose index entry shows that it cannot be read: it is damaged, or encrypted and cannot be decrypted.
+    /// Returns the error for its reader.
     pub(super) fn refuse_damaged(&self, sample: u64, located: Located) -> Errno {
         // In the index of a rewritten file healthy samples look damaged.
         if let Err(errno) = self.check_unchanged(&located) {
@@ -231,7 +232,8 @@ impl Samples {
         Errno::EIO
     }
 
-    /// Bytes of a part fail their check. Tells whether they may have come out of a cache, and should be fetched once more.
+    /// Notes that bytes of a part fail their check. Returns whether they may have come from a cache and should be fetched once
+    /// more.
     pub(super) fn distrust(&self, part: usize, range: Range<u64>) -> bool {
         self.store.part(part).distrust(range)
     }
@@ -241,7 +243,7 @@ impl Samples {
         self.bad.add_part(part, self.name_of(part), what);
     }
 
-    /// The index of a sample's container cannot be read any more: that is the end of the whole container.
+    /// Marks the part of a sample's container as bad, because the index of the container cannot be read any more.
     pub(super) fn index_failed(&self, sample: u64, error: &Error) -> Errno {
         match self.dataset.container_of(sample) {
             Some((container, _)) => self.part_failed(self.dataset.part_of(container), error),
@@ -249,7 +251,7 @@ impl Samples {
         }
     }
 
-    /// A part cannot be used any more.
+    /// Counts an error and marks a part that cannot be used any more.
     pub(super) fn part_failed(&self, part: usize, error: &dyn std::error::Error) -> Errno {
         self.stats.io_error();
         self.add_bad_part(part, error.to_string());

@@ -1,4 +1,4 @@
-//! Streams that are read in order: their intervals are decoded ahead, each once, and given back where nobody asks.
+//! Streams that are read in order: their intervals are decoded ahead, each once, and given back if they are not read.
 
 use super::schedule::{Request, Schedule};
 use super::*;
@@ -8,7 +8,7 @@ const INTERVAL: u64 = 4 * MIB;
 const INTERVALS: u64 = 12;
 const SIZE: u64 = INTERVALS * INTERVAL;
 
-/// Each MiB has a byte of its own.
+/// MiB number `at` of the content, all of one byte that no other MiB has.
 fn mib(at: u64) -> Vec<u8> {
     vec![at as u8 ^ 0x5a; MIB as usize]
 }
@@ -17,7 +17,7 @@ fn content() -> Vec<u8> {
     (0..SIZE / MIB).map(mib).collect::<Vec<_>>().concat()
 }
 
-/// A file that decodes from every fourth of its frames.
+/// A file with an interval for every four of its frames.
 fn world(cache_bytes: u64, threads: u64) -> World {
     let frames = (0..SIZE / MIB).map(|at| zstd::bulk::compress(&mib(at), 1).unwrap());
     world_of("x.zst", frames.flatten().collect(), cache_bytes, threads)
@@ -51,7 +51,7 @@ impl World {
         self.vfs.ahead().decode(decode, Ok(()));
     }
 
-    /// What the threads do that decode ahead; gives how many intervals they decoded.
+    /// Decodes ahead as the threads do; returns the number of intervals.
     fn decode_all(&self) -> u64 {
         let decodes = std::iter::from_fn(|| self.vfs.ahead().next());
         decodes.map(|decode| self.decode(decode)).count() as u64
@@ -121,7 +121,7 @@ fn a_failure_ahead_is_left_to_the_reader_and_leaves_nothing_behind() {
         let world = world(256 * MIB, 4);
         world.read_up_to(4);
         end(&world, world.vfs.ahead().next().unwrap());
-        // A turn or an in-flight read that were left behind would panic: the reader is alone.
+        // A turn or an in-flight read that was left behind would panic: there is no other reader.
         assert_eq!(world.read_mib(4), mib(4), "after {what}");
         world.read_up_to(SIZE / MIB);
         world.vfs.ahead().end_runs();
@@ -134,7 +134,7 @@ fn a_failure_ahead_is_left_to_the_reader_and_leaves_nothing_behind() {
 #[test]
 fn a_broken_interval_gives_eio_to_its_reader_alone() {
     let mut world = world(256 * MIB, 4);
-    // In the third interval.
+    // A byte in the third interval.
     let broken = world.disk[0].len() / INTERVALS as usize * 2 + 20;
     world.disk[0][broken..broken + 8].fill(0xff);
     world.read_up_to(4);
@@ -157,7 +157,7 @@ fn what_is_ahead_of_a_reader_that_has_gone_is_given_back() {
     assert_eq!((figures.intervals_ahead, figures.intervals_unused), (0, ahead));
     assert_eq!(figures.bytes, held.bytes - ahead * INTERVAL);
     assert!(world.vfs.ahead().patience().is_none() && world.vfs.ahead().next().is_none());
-    // One that is under way then serves whoever comes, like any other.
+    // An interval that is being decoded then serves any reader, like other intervals.
     let world = self::world(256 * MIB, 4);
     world.read_up_to(4);
     let decode = world.vfs.ahead().next().unwrap();
@@ -180,14 +180,14 @@ fn what_is_ahead_takes_a_quarter_of_the_memory_and_makes_room_for_what_is_asked_
     }
     assert_eq!(world.vfs.cache_figures().intervals_ahead, 2);
     assert_eq!(world.decoded().0, INTERVALS / 2 + 2, "none was decoded twice");
-    // No reader finds less room for what is ahead of another.
+    // A reader has no less room because of intervals ahead of another reader.
     world.vfs.control().tuning().set_cache_bytes(2 * INTERVAL);
     for at in (0..SIZE / MIB).rev() {
         assert_eq!(world.read_mib(at), mib(at));
     }
     let decoded = world.decoded().0 - (INTERVALS / 2 + 2);
     assert!(decoded <= INTERVALS, "{decoded} were decoded to read them in order");
-    // An interval that is larger than the quarter is not decoded ahead.
+    // An interval that is larger than a quarter of the cache is not decoded ahead.
     let world = self::world(3 * INTERVAL, 8);
     for at in 0..SIZE / MIB {
         world.read_mib(at);
@@ -216,7 +216,7 @@ fn readers_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
         let cache_bytes = [2 * INTERVAL, 9 * INTERVAL, 256 * MIB][rng.below(3)];
         let fail_once_in = [0, 30][rng.below(2)];
         let world = world(cache_bytes, 1 + rng.below(4) as u64);
-        // Two that read in order, of which one goes away, and one that does not.
+        // Two readers that read in order, of which one stops, and one that does not.
         let (first, second) = (rng.below(6) as u64, rng.below(20) as u64);
         let mut offsets = Vec::new();
         for step in 0..24 {
@@ -250,11 +250,11 @@ fn readers_in_any_order_beside_what_is_decoded_ahead_get_the_right_bytes() {
 // ---- rows of tables and matrices -------------------------------------------------------------------
 
 const ROWS: u64 = 240;
-/// Pages and chunks have so many rows.
+/// The number of rows in a page or chunk.
 const ROWS_AT_ONCE: u64 = 10;
 const PAGES: u64 = ROWS / ROWS_AT_ONCE;
 
-/// A fixture of rows of 100 KB, how many samples a row has, and what the data of one are.
+/// A fixture of rows of 100 KB, the number of samples in a row, and the data of a row.
 type Table = (&'static str, u64, fn(u64) -> Vec<u8>);
 
 const TABLES: [Table; 2] = [
@@ -262,7 +262,7 @@ const TABLES: [Table; 2] = [
     ("ordered.h5", 1, |row| vec![row as u8; 100_000]),
 ];
 
-/// The fixture, and where the data of a row are: behind the header of an array.
+/// The fixture, and the offset of the data in a row: behind the header of an array.
 fn table((name, _, data): &Table, cache_bytes: u64) -> (World, u64) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let world = world_of(name, std::fs::read(path).unwrap(), cache_bytes, 4);
@@ -289,7 +289,7 @@ fn rows_that_are_read_in_order_have_their_pages_decoded_ahead_through_all_row_gr
             assert!(is_proven || world.decode_all() == 0, "nothing is proven by row {row}");
             world.decode_all();
         }
-        // What was read before it was plain that it goes on so is not decoded ahead.
+        // Intervals that are read before the order is proven are not decoded ahead.
         let first = (4 * MIB).div_ceil(ROWS_AT_ONCE * 100_000);
         assert_eq!(world.decoded(), (PAGES, PAGES - first), "{}", table_of.0);
         let figures = world.vfs.cache_figures();
@@ -308,7 +308,7 @@ fn columns_that_are_read_row_by_row_are_runs_of_their_own() {
         world.decode_all();
     }
     let (all, ahead) = world.decoded();
-    // A page of numbers a row group.
+    // Each row group has a page of numbers.
     assert_eq!((all, ahead), (PAGES + 8, PAGES - 5));
 }
 

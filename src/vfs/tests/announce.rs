@@ -10,7 +10,7 @@ fn world() -> World {
     World::new(&[vec![b"some bytes".to_vec(); 10]], Options::default())
 }
 
-/// A new writer.
+/// Opens the control file for a new writer.
 fn open(vfs: &Vfs) -> u64 {
     let Ok(Lookup::Found(directory)) = vfs.lookup(1, b".ffrfs") else {
         panic!("no control directory")
@@ -158,7 +158,7 @@ fn a_line_of_digits_is_a_number_and_with_a_dot_and_a_slash_a_path() {
 
 #[test]
 fn announced_samples_that_have_no_name_are_skipped() {
-    // A directory has the number of a sample.
+    // A directory takes the number of a sample.
     let mut tree = TreeBuilder::default();
     tree.add(b"a/b", 0).unwrap();
     tree.add(b"c", 9).unwrap();
@@ -206,7 +206,7 @@ fn hidden_samples_alone_find_room_where_there_is_none() {
         vfs.take_ioctl(writer, ControlRequest::BeginOrder, &order.to_le_bytes()).unwrap();
         writer
     });
-    // Two orders take turns until no further one can be told from the others.
+    // Two orders take turns, until a sample is refused because a further order could not be told from the others.
     let announce = |writer, sample: u64| vfs.write(writer, 1, format!("{sample}\n").as_bytes());
     let mut turns = writers.into_iter().cycle();
     let refused = turns.find(|&writer| announce(writer, 0) == Err(Errno::ENOSPC)).unwrap();
@@ -221,7 +221,7 @@ fn nothing_else_can_be_written() {
     let World { vfs, .. } = world();
     let Ok(Lookup::Found(directory)) = vfs.lookup(1, b".ffrfs") else { panic!() };
     let Ok(Lookup::Passing(bad)) = vfs.lookup(directory.ino, b"bad") else { panic!() };
-    // The last one may be of a process that has died: the kernel then looks the name up again.
+    // The last inode may be of a process that has died: the kernel then looks the name up again.
     let refused = [1, ino_of(0), ino_of(99), directory.ino, bad.ino].map(|ino| (ino, Errno::EROFS));
     for (ino, error) in refused.into_iter().chain([(u64::MAX, Errno::ESTALE)]) {
         assert_eq!(vfs.write(ino, 1, b"1\n"), Err(error), "{ino}");
@@ -245,7 +245,7 @@ fn without_permission_to_write_it_is_a_file_to_read() {
     vfs.take_ioctl(writer, ControlRequest::Write, b"0\n").unwrap();
     assert_eq!(vfs.take_ioctl(writer, ControlRequest::Write, b"1\n"), Err(Errno::EINVAL));
     assert_eq!(vfs.prefetch().announced_order(), [0]);
-    // The last one may have been opened at another process.
+    // The last inode may have been opened at another process.
     for (ino, error) in [(1, Errno::ENOTTY), (ino_of(0), Errno::ENOTTY), (u64::MAX, Errno::ESTALE)]
     {
         assert_eq!(vfs.take_ioctl(ino, ControlRequest::Write, b"0\n"), Err(error));
@@ -256,7 +256,7 @@ fn without_permission_to_write_it_is_a_file_to_read() {
 fn what_arrived_and_was_asked_for_is_not_listed_for_ever() {
     let world = World::of(&vec![b"some bytes".to_vec(); 10], Options::default());
     let vfs = &world.vfs;
-    // What the kernel knows is fetched as samples, not as blocks.
+    // Samples that the kernel knows are fetched one by one, not as blocks.
     for name in 0..10 {
         vfs.lookup(1, format!("{name:06}").as_bytes()).unwrap();
     }
@@ -302,7 +302,7 @@ fn what_was_looked_up_and_read_before_a_pattern_has_it_fetched_is_not_fetched_ag
     let world = World::of(&vec![vec![7; BYTES]; 300], options(Verify::Always, 64 << 20));
     let vfs = &world.vfs;
     let mut looked_up = 0;
-    // Nobody takes what is foreseen, as when the prefetch thread waits for its turn.
+    // No thread takes the foreseen samples, as when the prefetch thread waits for its turn.
     for sample in 0..200 {
         vfs.stats().request(Operation::Lookup, false, std::time::Instant::now());
         if let Some(mut fetch) = vfs.looked_up(ino_of(sample), |_| true) {
@@ -349,14 +349,14 @@ fn an_order_that_is_begun_anew_drops_what_is_left_of_it_and_not_of_others() {
     assert!(fetch_all() > 0);
     let before = vfs.prefetch_figures();
     assert!(before.is_full && before.waiting > 2, "{before:?}");
-    // Nobody reads of it: what was fetched holds all the room, unless the next epoch drops it.
+    // Order 7 is not read: its fetched samples hold all the room, unless the next epoch drops them.
     announce(7, &[35, 33, 31]);
     let order = vfs.prefetch().announced_order();
     assert_eq!(order, [38, 39, 35, 33, 31]);
     assert!(fetch_all() > 0);
     let after = vfs.prefetch_figures();
     assert_eq!((after.waiting, after.done - before.done), (0, 5), "{after:?}");
-    // All of them.
+    // The rest of all orders is dropped with that of an unnamed order.
     announce(7, &stale);
     let zero = 0u64.to_le_bytes();
     vfs.take_ioctl(open(vfs), ControlRequest::BeginOrder, &zero).unwrap();

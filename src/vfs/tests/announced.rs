@@ -1,4 +1,4 @@
-//! Announced samples in a window that has room for four: which are fetched, and for whom they make room.
+//! Announced samples in a window with room for four: which are fetched, and for which others they make room.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl World {
         self.vfs.prefetch().announce(0, samples).unwrap();
     }
 
-    /// Fetches what there is room for; the kernel takes what it is given.
+    /// Fetches samples as far as there is room; the kernel takes all that it is given.
     pub(super) fn fetch_ahead(&self) {
         while let Some(mut fetch) = self.vfs.next_fetch() {
             self.fetch(fetch.span());
@@ -41,7 +41,7 @@ impl World {
 #[test]
 fn what_chance_foresaw_makes_room_for_what_is_announced() {
     let world = world();
-    // Each four of these look like the beginning of a sequence.
+    // Four at a time, these look like the beginning of a sequence.
     for sample in [0, 2, 4, 6, 100, 102, 104, 106] {
         world.demand(sample);
         world.fetch_ahead();
@@ -60,7 +60,7 @@ fn what_chance_foresaw_makes_room_for_what_is_announced() {
 #[test]
 fn what_readers_have_left_over_makes_room_for_what_is_announced() {
     let world = world();
-    // They look at the beginnings of more samples than memory holds.
+    // Readers look at the beginnings of more samples than memory holds.
     for sample in 0..20 {
         assert_eq!(world.read(sample, 0, 10).unwrap(), noise(sample, BYTES as usize)[..10]);
     }
@@ -100,13 +100,13 @@ fn samples_at_which_a_reader_has_overtaken_the_prefetch_are_not_fetched_behind_i
     }
     world.fetch_ahead();
     let figures = world.vfs.prefetch_figures();
-    // The last one: it was read once, and is announced twice.
+    // The reads of the last sample count: it was read once, and is announced twice.
     assert_eq!((figures.used, figures.reads, figures.done), (4, 4 + 3, 9), "{figures:?}");
 }
 
 #[test]
 fn announced_samples_that_are_read_in_part_make_room_for_later_ones() {
-    // Half of the memory holds more samples than `stale_age` says: they make room by their age alone.
+    // Half of the memory holds more samples than `stale_age` says: samples make room by their age alone.
     let samples: Vec<_> = (0..16_000).map(|sample| noise(sample, 1000)).collect();
     let world = World::of(&samples, options(Verify::Off, 16 << 20));
     let order: Vec<u64> = (0..16_000).collect();
@@ -121,7 +121,7 @@ fn announced_samples_that_are_read_in_part_make_room_for_later_ones() {
 
 #[test]
 fn announced_samples_that_are_read_in_part_make_room_also_where_memory_holds_fewer() {
-    // Some 90: their age is never what `stale_age` says.
+    // Memory holds some 90 samples: their age never reaches `stale_age`.
     let samples: Vec<_> = (0..600).map(|sample| noise(sample, 33_000)).collect();
     let world = World::of(&samples, options(Verify::Off, 6 << 20));
     world.announce(&(0..600).collect::<Vec<u64>>());
@@ -147,7 +147,7 @@ fn announced_samples_that_are_read_in_part_make_room_at_last_where_memory_holds_
         };
         assert_eq!(world.drive(step).unwrap(), noise(sample, BYTES as usize)[..10]);
     }
-    // Readers might have come back until they had begun 32 others.
+    // Readers might have come back until they had begun 32 other samples.
     let figures = world.vfs.prefetch_figures();
     assert!(figures.reads >= 8, "{figures:?}");
 }
@@ -157,7 +157,7 @@ fn announced_samples_that_are_read_part_by_part_beside_others_are_held_until_the
     let world = world();
     let order: Vec<u64> = (0..200).collect();
     world.announce(&order);
-    // As many readers as it holds samples.
+    // As many readers as memory holds samples.
     for together in order.chunks(4) {
         for part in 0..4 {
             for &sample in together {
@@ -180,7 +180,7 @@ fn the_kernel_is_given_more_once_what_it_was_given_has_been_read() {
     world.announce(&(0..200).collect::<Vec<u64>>().repeat(2));
     for (place, sample) in (0..200).chain(0..200).enumerate() {
         world.fetch_ahead();
-        // For the first two the kernel answers by itself.
+        // The kernel has the first two samples, and answers by itself.
         if sample >= 2 {
             world.read_whole(sample);
         }

@@ -6,12 +6,12 @@ use crate::format::file::PlainFile;
 use crate::format::{Container, Format, PartName, Source, Table};
 use std::sync::OnceLock;
 
-/// What tests and a source share.
+/// The state that tests and a source share.
 #[derive(Default)]
 struct Looks {
-    /// How often the source was looked at.
+    /// The number of looks at the source.
     count: AtomicU64,
-    /// What looks find from now on.
+    /// The change that looks find from now on.
     change: OnceLock<Change>,
 }
 
@@ -72,7 +72,7 @@ fn ffrecord(source: Arc<dyn Source>) -> Box<dyn Container> {
     FfRecord.open(source, &OpenOptions::default()).unwrap()
 }
 
-/// How often the container is looked at while ten answers are made of a block in memory.
+/// The number of looks at the container while ten answers are made of a block in memory.
 fn looks_for_ten_answers_from_memory((world, looks): (World, Arc<Looks>)) -> u64 {
     let step = match world.lead(0) {
         task if task.waits() => Step::Read(task),
@@ -94,7 +94,7 @@ fn bytes_in_memory_are_given_without_a_look_where_the_index_cannot_change() {
         let mounted = mounted(noise(1, 4000), verify, plain);
         assert_eq!(looks_for_ten_answers_from_memory(mounted), 0);
     }
-    // Its index may be mapped: only a checksum proves that the bytes are the sample's.
+    // An FFRecord's index may be mapped: only a checksum proves that the bytes are the sample's.
     for (verify, looks) in [(Verify::Always, 0), (Verify::Off, 10)] {
         let mounted = mounted(pack(&[noise(1, 4000), noise(2, 4000)]), verify, ffrecord);
         assert_eq!(looks_for_ten_answers_from_memory(mounted), looks);

@@ -6,12 +6,12 @@ use crate::format::stream::Interval;
 
 const MIB: u64 = 1 << 20;
 
-/// The array of a fixture, or its rows, whose sidecar is right.
+/// The array of a fixture, or its rows, with a sidecar that is right.
 fn world(verify: Verify, rows: bool) -> World {
     world_with(verify, rows, 256 * MIB)
 }
 
-/// The same with so much memory.
+/// As `world`, with `cache_bytes` of memory.
 fn world_with(verify: Verify, rows: bool, cache_bytes: u64) -> World {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ordered.h5");
     let bytes = std::fs::read(path).unwrap();
@@ -57,7 +57,7 @@ impl World {
         self.vfs.dataset().locate(0).unwrap().unwrap().sample.size_bytes()
     }
 
-    /// Puts another chunk of the same length in the place of one; its number.
+    /// Puts another chunk of the same length in the place of a chunk, whose number is returned.
     fn change_a_chunk(&mut self) -> u64 {
         let all = || (0..).map_while(|number| self.interval(number)).map(|found| found.stored);
         let same = |one: &_| all().find(|other| other != one && length(other) == length(one));
@@ -70,7 +70,7 @@ impl World {
         number as u64
     }
 
-    /// Forgets all that was decoded.
+    /// Forgets all decoded intervals.
     fn empty_cache(&self) {
         self.vfs.ahead().end_runs();
         for bytes in [0, 256 * MIB] {
@@ -93,7 +93,7 @@ fn a_comparison_with_a_sidecar_that_meets_an_interval_in_flight_goes_on_with_it(
         rows.for_each(|row| _ = world.read(row, 0, 200_000).unwrap());
         (number, read) = (number + 1, 0);
         let Some(mut decode) = world.vfs.ahead().next() else { continue };
-        // The next interval is being decoded when the first of its rows is read: not the whole read begins anew.
+        // The next interval is being decoded when the first of its rows is read: the read does not begin anew as a whole.
         let Step::Turn(task, _) = world.vfs.read(ino_of(row_of(number)), 0, 200_000) else {
             panic!("it must wait, and go on")
         };
@@ -134,7 +134,7 @@ fn what_has_changed_when_it_is_decoded_again_is_bad_in_all_its_samples_also_if_i
     (0..240).for_each(|row| read(&world, row).unwrap());
     let number = world.change_a_chunk();
     world.empty_cache();
-    // In order up to the one that has changed, which is then decoded ahead of its readers.
+    // Rows in order up to the changed chunk, which is then decoded ahead of its readers.
     let mut ahead = 0;
     for row in row_of(0)..row_of(number) {
         read(&world, row).unwrap();
@@ -155,7 +155,7 @@ fn an_interval_that_is_right_again_is_believed_where_its_samples_match_their_sid
     let world = world(Verify::Always, true);
     let read = |row| world.read(row, 0, 16 * MIB).map(|bytes| crc32fast::hash(&bytes));
     let right: Vec<u32> = (0..240).map(|row| read(row).unwrap()).collect();
-    // As if it had been other bytes before, which are wrong in a row that nobody has read.
+    // The interval seems to have had other bytes before, which are wrong in a row that was not read.
     let samples = world.vfs.known_samples();
     let located = samples.locate(50).unwrap();
     let interval = world.interval(5).unwrap();
@@ -167,7 +167,7 @@ fn an_interval_that_is_right_again_is_believed_where_its_samples_match_their_sid
         assert_eq!(read(row), Ok(right[row as usize]), "row {row}");
     }
     let sums = (world.counted("checksum_failures"), world.counted("samples_verified"));
-    // Those from the interval on were compared once more.
+    // The rows from the interval on were compared once more.
     assert_eq!(sums, (0, 240 + 190));
 }
 
@@ -193,7 +193,7 @@ fn a_comparison_of_more_than_fits_in_memory_keeps_nothing_and_pushes_nothing_out
         world.read(0, 0, 1000).unwrap();
         let cache = world.vfs.cache_figures();
         assert_eq!(cache.evictions, 0, "{cache:?}");
-        // At most the interval that was asked for then.
+        // Otherwise only the interval that was asked for is in memory.
         assert_eq!(cache.entries > 1, is_kept, "{cache:?}");
         assert_eq!(world.counted("samples_verified"), 1);
     }

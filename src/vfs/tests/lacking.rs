@@ -1,4 +1,4 @@
-//! Reads for which this machine lacks something at the moment.
+//! Reads for which this machine lacks memory at the moment.
 
 use super::*;
 

@@ -1,20 +1,20 @@
-//! Samples that are fetched because they are looked up: how long they are held for readers that want a part of them.
+//! Samples that are fetched because they are looked up: how long they are held for readers of a part of them.
 
 use super::*;
 use crate::vfs::prefetch::UNNAMED;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Too large for blocks.
+/// The size of a sample: too large for blocks.
 const BYTES: usize = 33_000;
 
 impl World {
-    /// So many samples. Without checks, what is read in part is not kept for its other parts.
+    /// A world of `samples` samples. Without checks, a sample that is read in part is not kept for its other parts.
     fn of_equal(samples: usize) -> Self {
         Self::of(&vec![vec![7; BYTES]; samples], options(Verify::Off, 4 << 20))
     }
 
-    /// Looks samples up, and reads so many bytes of each; how many were fetched because of the lookup.
+    /// Looks samples up, and reads `length` bytes of each; returns how many were fetched because of the lookup.
     fn look_up_and_read(&self, samples: Range<u64>, length: usize) -> usize {
         let is_fetched = |&sample: &u64| {
             self.vfs.stats().request(Operation::Lookup, false, Instant::now());
@@ -69,7 +69,7 @@ fn lookups_of_other_programs_do_not_make_announced_samples_stale() {
     world.fetch_ahead();
     let held = world.ahead_entries();
     assert!(held > 0 && world.vfs.prefetch_figures().is_full);
-    // More than may arrive before an announced sample is stale.
+    // More samples than may arrive before an announced sample is stale.
     assert!(world.look_up_and_read(200..900, BYTES) > 400);
     world.fetch_ahead();
     let used = world.vfs.prefetch_figures().used;

@@ -18,15 +18,15 @@ pub(super) struct Request {
 }
 
 enum State {
-    /// Must (again) ask.
+    /// The reader must ask, perhaps again.
     Ready,
-    /// Its task is with the disk.
+    /// The disk has the reader's task.
     Reading(Box<Task>),
-    /// The file I/O of its task is done.
+    /// The file I/O of the task is done.
     Working(Box<Task>),
-    /// Its task waits for its turn to decode.
+    /// The task waits for its turn to decode.
     Queued(Box<Task>),
-    /// Waits to be woken.
+    /// The reader waits to be woken.
     Waiting,
 }
 
@@ -34,7 +34,7 @@ struct Reader {
     number: usize,
     request: Request,
     state: State,
-    /// How many of its own fetches the disk failed.
+    /// How many of the reader's own fetches failed on the disk.
     failures: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Schedule<'a> {
     rng: Rng,
     fail_once_in: usize,
     woken: Arc<Mutex<Vec<usize>>>,
-    /// What each request was answered with, and how often the disk failed for it.
+    /// The reply to each request, and how often the disk failed for it.
     pub(super) replies: BTreeMap<usize, (Result<Vec<u8>, Errno>, u64)>,
     ahead: Vec<Fetch>,
     decodes: Vec<DecodeAhead>,
@@ -98,7 +98,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Begins a fetch ahead, or ends one of those that are under way.
+    /// Begins a fetch ahead, or ends one that is under way.
     fn fetch_ahead(&mut self) {
         let vfs = &self.world.vfs;
         if self.ahead.is_empty() || self.rng.once_in(2) {
@@ -119,7 +119,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Begins to decode ahead, or ends one of those that are under way, perhaps without having decoded.
+    /// Begins to decode an interval ahead, or ends one that is under way, perhaps without having decoded it.
     fn decode_ahead(&mut self) {
         let ahead = self.world.vfs.ahead();
         if self.decodes.is_empty() || self.rng.once_in(3) {
@@ -137,7 +137,7 @@ impl<'a> Schedule<'a> {
         ahead.decode(decode, Ok(()));
     }
 
-    /// One step of a reader; the reader, if it was not answered.
+    /// Makes one step of a reader, and returns the reader if it was not answered.
     fn step(&mut self, mut reader: Reader) -> Option<Reader> {
         let vfs = &self.world.vfs;
         match std::mem::replace(&mut reader.state, State::Waiting) {
@@ -159,7 +159,7 @@ impl<'a> Schedule<'a> {
                 drive(Turn { schedule: self, reader }, step)
             }
             State::Reading(mut task) if self.rng.once_in(8) => {
-                // It waits in a queue without its memory.
+                // The task waits in a queue without its memory.
                 vfs.shelve(&mut task);
                 reader.state = State::Reading(task);
                 Some(reader)
@@ -181,7 +181,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// A reader's turn: it ends with the next step that is not an answer.
+/// A reader's turn, which ends with the next step that is not an answer.
 struct Turn<'a, 'w> {
     schedule: &'a mut Schedule<'w>,
     reader: Reader,
@@ -271,7 +271,7 @@ fn any_mode() -> impl Strategy<Value = Verify> {
     prop_oneof![3 => Just(Verify::Always), 2 => Just(Verify::Once), 1 => Just(Verify::Off)]
 }
 
-/// A dataset, what is wrong with its disk, and who reads what of it.
+/// A dataset, the faults of its disk, and the requests of its readers.
 #[derive(Debug, Clone)]
 struct Scenario {
     sizes: Vec<Vec<usize>>,
@@ -363,7 +363,7 @@ impl Scenario {
         prop_assert_eq!(stats["io_errors"].as_u64(), Some(failures));
         prop_assert!(!world.vfs.is_waited_for());
         prop_assert_eq!(world.vfs.prefetch_figures().in_flight, 0);
-        // No fetch was left unfinished: whoever comes next leads, or is answered.
+        // No fetch was left unfinished: the next reader leads, or is answered.
         for (sample, (good, stored)) in samples.iter().zip(&on_disk).enumerate() {
             let expected = match (self.verify, good == stored) {
                 (Verify::Off, _) => Ok(stored[..stored.len().min(1)].to_vec()),
@@ -375,7 +375,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether a reply, before which the disk failed so often, is what the model says.
+    /// Checks that a reply, before which the disk failed `failed` times, is that of the model.
     fn compare(
         &self,
         request: &Request,
@@ -393,10 +393,10 @@ impl Scenario {
         if is_bad && !range.is_empty() {
             prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
         } else if failed > 1 && reply.is_err() {
-            // The second time in a row it is given up.
+            // After a second failure in a row the read is given up.
             prop_assert_eq!(reply, &Err(Errno::EIO), "{:?}", request);
         } else if is_bad {
-            // Nothing was asked for: nothing, or the error that is known by now.
+            // An empty range is answered without bytes, or with the error that is known by now.
             prop_assert!(matches!(reply, Err(Errno::EIO)) || reply == &Ok(Vec::new()));
         } else {
             prop_assert_eq!(reply.as_deref(), Ok(&bytes[range]), "{:?}", request);
@@ -405,7 +405,7 @@ impl Scenario {
     }
 }
 
-/// How many cases a property is tried with: FFRFS_CASES, or some that take a second or two.
+/// The number of cases that a property is tried with: FFRFS_CASES, or as many as take a second or two.
 fn cases() -> ProptestConfig {
     let asked = std::env::var("FFRFS_CASES").ok();
     ProptestConfig::with_cases(asked.map_or(120, |n| n.parse().expect("FFRFS_CASES is a number")))

@@ -1,4 +1,4 @@
-//! Warming up: what is left to readers, and what is dropped.
+//! Warming up: the samples that are left to readers, and those that are dropped.
 
 use super::ahead::world_of;
 use super::*;
@@ -41,7 +41,7 @@ fn a_sample_that_cannot_be_read_counts_as_failed_in_each_warm_up() {
     assert!(bad.lines().count() == 1 && bad.starts_with("000001\tdamaged\t"), "{bad}");
 }
 
-/// Containers of ten samples, each of them in a store, with a cache of this node.
+/// Containers of ten samples, each container in a store, with a cache of this node.
 fn faraway(containers: u64) -> Vfs {
     let disk: Vec<_> = (0..containers).map(|part| pack(&vec![noise(part, 5000); 10])).collect();
     let open = |bytes: &Vec<u8>| {

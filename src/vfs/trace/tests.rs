@@ -1,4 +1,4 @@
-//! What is recorded, and for whom.
+//! The requests that are recorded, and the programs to which they are shown.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Stored names that cannot be shown as they are, and samples that cannot be verified: whoever asks is told.
+//! Stored names that cannot be shown as they are, and samples that cannot be verified: commands and mounts say so.
 
 use super::super::common::{Mount, ffrfs, fixture, for_each_transport, temp_dir};
 use super::{listed, on, refused};
@@ -27,7 +27,7 @@ fn tar(path: &Path, names: &[&str]) -> PathBuf {
     path.to_owned()
 }
 
-/// Of eight names two are escaped, and two are those of a later member.
+/// Eight names, of which two are escaped, and two are those of a later member.
 const ODD: &[&str] = &["../up", "/etc/passwd", "a.jpg", "a.jpg", "b/c", "./b//d", "a.jpg", "..."];
 
 #[test]
@@ -125,7 +125,7 @@ fn a_mount_warns_of_names_that_it_does_not_show_as_they_are_stored() {
     let directory = temp_dir();
     let source = tar(&directory.path().join("odd.tar"), ODD);
     for_each_transport(|transport| {
-        // Twice: the second one has its names from the kept index.
+        // The second mount has its names from the kept index.
         for _ in 0..2 {
             let mount = Mount::new(transport, &source, &[]);
             let log = fs::read_to_string(mount.scratch().join("log")).unwrap();
@@ -153,7 +153,7 @@ fn a_name_that_stands_twice_is_refused_if_that_is_asked_for() {
     assert_eq!(listed(&source, &["--dup", "error"]), ["a", "b/"]);
 }
 
-/// Whether a terminal obeys nothing of a text but its line breaks.
+/// Whether a text has nothing that a terminal obeys but line breaks.
 fn is_tame(text: &str) -> bool {
     let is_obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}');
     !text.chars().any(|c| c != '\n' && is_obeyed(c))

@@ -53,14 +53,14 @@ fn every_option_is_taken_with_o_and_as_a_long_flag() {
         &names,
     ];
     if !nix::unistd::geteuid().is_root() {
-        // Those need a line in /etc/fuse.conf.
+        // These options need a line in /etc/fuse.conf.
         options.retain(|option| !option.starts_with("allow_o") && !option.starts_with("allow_r"));
     }
     for_each_transport(|transport| {
         for option in &options {
-            // `Mount` asserts that it works.
+            // `Mount` asserts that the mount succeeds.
             Mount::new(transport, fixture("basic.ffr"), &[option]);
-            // As a flag it is read before the mount point, which is not there.
+            // As a flag, the option is read before the mount point, which does not exist.
             let dashed = option.replace('_', "-");
             let also = (!option.starts_with("names")).then_some(&*dashed);
             for flag in [*option].into_iter().chain(also) {
@@ -88,7 +88,7 @@ fn what_fstab_and_mount_add_is_accepted() {
 fn options_may_stand_anywhere() {
     let (first, second) = (fixture("basic.ffr"), fixture("pickled.ffr"));
     let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
-    // All is read before it turns out that the mount point, the last path, is not there.
+    // All options are read before the mount point, the last path, is found to be missing.
     for args in [
         &["-o", "uid=3", "--ro", first, second, "/nowhere/at/all"][..],
         &[first, "-o", "uid=3", second, "--ro", "/nowhere/at/all"],
@@ -183,7 +183,7 @@ fn whoever_forgets_mount_is_told_so() {
         let line = format!("ffrfs mount {} {} /mnt", options.join(" "), source.display());
         refused(&outcome, 1, &[&format!("did you mean: {line}")]);
     }
-    // What `ffrfs mount` would refuse is not proposed, and nobody sees the password.
+    // A command that `ffrfs mount` would refuse is not proposed, and the password is not shown.
     let path = source.to_str().unwrap();
     for args in [
         &["--password", "hunter2", path, "/mnt"][..],
@@ -195,7 +195,7 @@ fn whoever_forgets_mount_is_told_so() {
         let is_refused = outcome.code == 1 && !outcome.stderr.contains("did you mean: ");
         assert!(is_refused && !outcome.stderr.contains("hunter2"), "{args:?}: {}", outcome.stderr);
     }
-    // It is the option that is wrong here.
+    // Here the option is wrong.
     for args in [&["-o", "ro", "info"][..], &["--frob"]] {
         let outcome = ffrfs(args);
         assert!(outcome.code == 1 && !outcome.stderr.contains("mean: "), "{}", outcome.stderr);
@@ -308,7 +308,7 @@ fn an_error_of_a_relative_source_names_it_and_the_mount_point_once() {
     let place = format!("ffrfs: {} on {}: not a usable", source.display(), target.display());
     let mounted =
         |args: &[&str]| run(Command::new(FFRFS).current_dir(&directory).arg("mount").args(args));
-    // The mount point beside it is called as the source begins.
+    // The source's name begins with that of the mount point beside it.
     for args in [&["train.zip"][..], &["train.zip", "train"], &["./train.zip", "train"]] {
         let outcome = mounted(args);
         assert!(outcome.code == 3 && outcome.stderr.starts_with(&place), "{}", outcome.stderr);
@@ -338,7 +338,7 @@ fn an_error_about_a_file_names_the_option_that_names_the_file() {
     refused(&set, 1, &["verfy: not a setting", "did you mean verify?"]);
     let set = ffrfs(&["set", "/nowhere", "verify=onc"]);
     refused(&set, 1, &["is not one of always, once, off; did you mean once?"]);
-    // Without a mount point, too, a foreign format is what is wrong.
+    // Without a mount point, too, the message is about the foreign format.
     let foreign = directory.path().join("a.7z");
     fs::write(&foreign, b"7z\xbc\xaf\x27\x1c\0\x04").unwrap();
     refused(&ffrfs(&["mount".as_ref(), foreign.as_os_str()]), 3, &["a.7z is a 7z archive"]);
@@ -371,7 +371,7 @@ fn an_error_about_the_mount_point_names_it_once() {
             );
         }
     });
-    // A source below the mount point does not stand for it.
+    // A source below the mount point is not taken for it.
     let inner = point.path().join("missing.zip");
     let outcome = run(Command::new(FFRFS).arg("mount").arg(&inner).arg(point.path()));
     let said = format!("{} on {}: ", inner.display(), point.path().display());

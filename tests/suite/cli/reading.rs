@@ -96,7 +96,7 @@ fn ls_shows_a_packed_folder_as_its_tree() {
     assert_eq!(listed(&source, &[]), ["a dir/", "b", "é"]);
     let recursive = listed(&source, &["-R"]);
     assert_eq!(recursive, ["a dir/", "b", "é", "a dir/in/", "a dir/x", "a dir/in/y"]);
-    // As others take the names of members.
+    // Other tools take names of members as arguments.
     refused(&on("ls", &source, &["a dir"]), 2, &["a dir: No such file", "--path PATH lists"]);
     assert_eq!(listed(&source, &["--path", "a dir"]), ["in/", "x"]);
     assert_eq!(listed(&source, &["--path", "./a dir//in/", "-R"]), ["y"]);
@@ -177,7 +177,7 @@ fn cat_of_a_large_sample_is_whole_and_checked_before_its_first_byte() {
     let large = noise(5, (9 << 20) + 17);
     let source = container_in(&directory, std::slice::from_ref(&large));
     assert!(on("cat", &source, &["000000"]).ok().stdout == large);
-    // The last byte is wrong: not even the first is given out.
+    // The last byte is wrong, so that not even the first byte is given out.
     flip_byte(&source, fs::metadata(&source).unwrap().len() - 1);
     let outcome = on("cat", &source, &["000000"]);
     assert_eq!((outcome.code, outcome.stdout.len()), (4, 0));
@@ -217,7 +217,7 @@ fn cat_of_a_name_that_is_not_there_writes_nothing_at_all() {
 
 // ---- --names -------------------------------------------------------------------------------------
 
-/// What is said of this file of names for three samples, behind the file's own name.
+/// The output of `ls` for three samples with this file of names, or the error behind the file's own name.
 fn said_of(lines: impl AsRef<[u8]>) -> String {
     let directory = temp_dir();
     let source = container_in(&directory, &[b"0", b"1", b"2"]);

@@ -1,4 +1,4 @@
-//! URLs as sources: what is refused, what is said, and what lies beside an object.
+//! URLs as sources: refusals, messages, and files beside an object.
 
 use super::*;
 use crate::common::{Fault, Rule, Store, noise};
@@ -13,7 +13,7 @@ fn remote(store: &Store, directory: &TempDir, args: &[&str]) -> Outcome {
     run(command.env("XDG_CACHE_HOME", directory.path()).env("HOME", directory.path()))
 }
 
-/// A tar of these files, written by tar(1) as tar writes it.
+/// A tar of `files` files, written by tar(1) with its defaults.
 fn tar_of(directory: &TempDir, files: usize) -> PathBuf {
     let tree = directory.path().join("tree");
     fs::create_dir_all(&tree).unwrap();
@@ -88,7 +88,7 @@ fn the_exit_code_tells_a_missing_object_from_a_denial_and_a_store_that_is_away()
     assert_eq!(away.code, 8, "{away:?}");
     assert!(away.stderr.contains("no connection to 127.0.0.1:1: "), "{away:?}");
     assert!(away.stderr.contains("; given up after 9 attempts in "), "{away:?}");
-    // Where an endpoint was given, it is the one that is named.
+    // If an endpoint was given, the message names the endpoint.
     let args = ["info", "s3://bucket/a.zip", "--endpoint=http://127.0.0.1:1", "--anonymous"];
     let away = ffrfs(&[&args[..], &["--cache=none"]].concat());
     assert!(away.stderr.contains("s3://bucket/a.zip: no connection to 127.0.0.1:1"), "{away:?}");
@@ -162,7 +162,7 @@ fn doctor_says_where_credentials_were_found_and_that_a_clock_is_wrong() {
     let late = text.lines().find(|line| line.contains(": clock: ")).unwrap();
     assert!(late.starts_with("problem") && late.contains("behind the store's"), "{late}");
     assert!(late.contains("signed"), "{late}");
-    // What refuses to be read says who asked and what time it is, too.
+    // If the store refuses a read, the output also names the credentials, and compares the clocks.
     fs::create_dir(directory.path().join(".aws")).unwrap();
     let profile = "[default]\naws_access_key_id = PROFILEKEY\naws_secret_access_key = s\n";
     fs::write(directory.path().join(".aws/credentials"), profile).unwrap();
@@ -189,7 +189,7 @@ fn an_index_beside_an_object_opens_a_tar_without_reading_it() {
     let length = fs::metadata(&tar).unwrap().len();
     let sent = store.summary().sent_bytes;
     assert!(sent < length / 2, "{sent} of {length} bytes were fetched");
-    // That of another container is not used.
+    // An index of another container is not used.
     let other = fs::read(&tar).unwrap();
     store.put("bucket/train.tar", other[..other.len() - 512].to_vec());
     let without = list().ok();

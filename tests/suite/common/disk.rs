@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What is wrong with the disk.
+/// The faults of the disk.
 #[derive(Default)]
 struct Faults {
     delay_ms: AtomicU64,
     broken: Mutex<Range<u64>>,
-    /// Reads that have not been answered yet.
+    /// The number of reads that have not been answered yet.
     waiting: AtomicU64,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Writes these samples to a disk that is good as yet.
+    /// Writes these samples to a disk without faults.
     pub(crate) fn new(samples: &[impl AsRef<[u8]>]) -> Self {
         Self::showing(|path| write_container(path, samples))
     }
 
-    /// A disk with the container that `write` writes, of whatever format.
+    /// A disk with the container that `write` writes, in any format.
     pub(crate) fn showing(write: impl FnOnce(&Path)) -> Self {
         let directory = temp_dir();
         let point = directory.path().join("disk");
@@ -55,22 +55,22 @@ impl Disk {
         self.directory.path().join("disk/data.ffr")
     }
 
-    /// The same file without the disk's faults.
+    /// The file of the container without the disk's faults.
     pub(crate) fn real(&self) -> PathBuf {
         self.directory.path().join("data.ffr")
     }
 
-    /// From now on a read takes so long.
+    /// Makes each read take this long from now on.
     pub(crate) fn slow_down(&self, delay: Duration) {
         self.faults.delay_ms.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// From now on reads of any of these bytes fail with EIO.
+    /// Makes reads of any of these bytes fail with EIO from now on.
     pub(crate) fn break_range(&self, range: Range<u64>) {
         *self.faults.broken.lock().unwrap() = range;
     }
 
-    /// Reads that are under way.
+    /// The number of reads that are under way.
     pub(crate) fn waiting(&self) -> u64 {
         self.faults.waiting.load(Ordering::Relaxed)
     }
@@ -162,7 +162,7 @@ impl Filesystem for Shown {
     }
 }
 
-/// A small file system that is gone with the value.
+/// A small file system that is unmounted with the value.
 pub(crate) struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -173,12 +173,12 @@ impl Tmpfs {
         Self(point)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) fn point(&self) -> &Path {
         &self.0
     }
 
-    /// Makes it larger or smaller.
+    /// Makes the file system larger or smaller.
     pub(crate) fn resize(&self, size: &str) {
         let options = format!("size={size}");
         mount(Some("none"), &self.0, Some("tmpfs"), MsFlags::MS_REMOUNT, Some(&*options)).unwrap();

@@ -1,4 +1,4 @@
-//! A test process that is killed cannot clean up after itself: another process does it then.
+//! A killed test process cannot clean up after itself: another process, the guard, does it.
 
 use super::TempDir;
 use std::io::Write;
@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Takes directories, one a line, until the test process has ended. Then unmounts what is mounted in them, and removes
-/// them, if they are still there.
+/// Takes directories, one a line, until the test process has ended. Then unmounts the mounts in those that still exist, and
+/// removes them.
 const GUARD: &str = r#"
 while read -r directory; do [ -d "$directory" ] && set -- "$@" "$directory"; done
 for directory; do
@@ -26,13 +26,13 @@ done
 
 static DIRECTORIES: LazyLock<Mutex<Option<ChildStdin>>> = LazyLock::new(|| {
     let mut guard = Command::new("sh");
-    // In a group of its own, as that of the test is killed whole.
+    // The guard has a process group of its own, as that of the test is killed as a whole.
     guard.args(["-c", GUARD]).current_dir("/").process_group(0);
     guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     Mutex::new(guard.spawn().ok().and_then(|guard| guard.stdin))
 });
 
-/// Has the directory cleared and removed if this process is killed.
+/// Has the guard clear and remove the directory if this process is killed.
 pub(super) fn guarded(directory: TempDir) -> TempDir {
     let mut directories = DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(directories) = &mut *directories {

@@ -1,4 +1,4 @@
-//! Loose files: a directory as everything that is to come back from a container.
+//! Loose files: a directory as all the entries that a container must give back.
 
 use super::noise;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What is found of a file.
+/// An entry as it is found on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loose {
     File { bytes: Vec<u8>, mode: u32, modified: i64 },
@@ -16,7 +16,7 @@ pub(crate) enum Loose {
 }
 
 impl Loose {
-    /// As a format keeps it that has neither permissions nor times.
+    /// The entry as a format without permissions and times keeps it.
     pub(crate) fn plain(self) -> Self {
         match self {
             Loose::File { bytes, .. } => Loose::File { bytes, mode: 0, modified: 0 },
@@ -25,7 +25,7 @@ impl Loose {
         }
     }
 
-    /// With times cut to so many nanoseconds.
+    /// The entry with its time cut to a multiple of `nanos` nanoseconds.
     pub(crate) fn cut(self, nanos: i64) -> Self {
         let cut = |modified: i64| modified.div_euclid(nanos) * nanos;
         match self {

@@ -1,4 +1,4 @@
-//! Mounts that go away by themselves.
+//! Mounts that are unmounted when their values are dropped.
 
 use super::{
     FFRFS, Outcome, TempDir, Transport, container_in, flip_byte, is_running, run, temp_dir,
@@ -55,7 +55,7 @@ impl Mount {
         Self::started(transport, sources, options, |command| command)
     }
 
-    /// Mounts on a directory of one's own, which must lie in `directory`.
+    /// Mounts on a directory that the test has made, which must lie in `directory`.
     #[track_caller]
     pub(crate) fn at(
         transport: Transport,
@@ -117,7 +117,7 @@ impl Mount {
         change: impl FnOnce(Command) -> Command,
     ) -> Result<Self, Outcome> {
         let log = directory.path().join("log");
-        // Made first, so that whatever follows is cleaned up.
+        // Made before the mount, so that any failure is cleaned up.
         let may_die = options.iter().any(|option| option.contains("restarts="));
         let mut mount = Self { point, pid: 0, log, directory, may_die };
         let outcome = run(&mut change(mount.command(transport, sources, options)));
@@ -128,7 +128,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Lets daemons of this mount die, although nothing is said of restarts.
+    /// Lets daemons of this mount die, although no option allows restarts.
     pub(crate) fn with_deaths(mut self) -> Self {
         self.may_die = true;
         self
@@ -153,7 +153,7 @@ impl Mount {
         self.pid = self.pid_of_daemon();
     }
 
-    /// Takes over what the test itself has mounted here since.
+    /// Takes over the mount that the test itself has made here since.
     #[track_caller]
     pub(crate) fn adopt(&mut self) {
         self.pid = self.pid_of_daemon();
@@ -197,7 +197,7 @@ impl Mount {
         entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect()
     }
 
-    /// A control file. One that was opened at a daemon that has died is stale, and opened again.
+    /// A control file. A file that was opened at a daemon that has died is stale, and is opened again.
     fn json(&self, name: &str) -> Value {
         let text = ffrfs::io::mount::control_file::read(&self.path(Path::new(".ffrfs").join(name)));
         let text = text.expect("a control file");
@@ -214,7 +214,7 @@ impl Mount {
         self.json("stats.json")
     }
 
-    /// Requests so far, by kind; those that tell the daemon of dropped inodes come at any time, so not they.
+    /// The requests so far, by kind; without those about dropped inodes, which come at any time.
     pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         let read = || -> BTreeMap<_, _> {
             let stats = self.stats();
@@ -222,7 +222,7 @@ impl Mount {
             let kept = all.filter(|(kind, _)| *kind != "forget");
             kept.map(|(kind, n)| (kind.clone(), n.as_u64().expect("a count"))).collect()
         };
-        // A request may be counted just after it is answered: wait until none has come for a while.
+        // A request may be counted just after it is answered: wait until the counts stay the same for a while.
         let (mut before, mut same) = (read(), 0);
         while same < 5 {
             std::thread::sleep(Duration::from_millis(20));
@@ -240,7 +240,7 @@ impl Mount {
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }
 
-    /// What the daemon has logged.
+    /// The daemon's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -255,8 +255,8 @@ impl Mount {
         is_running(self.pid)
     }
 
-    /// As [`flip_byte`], in [`Mount::container`]. The daemon, which looks at it from time to time, cannot see the
-    /// modification time that it has meanwhile.
+    /// As [`flip_byte`], in [`Mount::container`]. The daemon is stopped meanwhile: it looks at the container from time to
+    /// time, and must not see the modification time that the container has for a moment.
     #[track_caller]
     pub(crate) fn flip_byte(&self, offset: u64) {
         self.flip_byte_in(&self.container(), offset);
@@ -276,8 +276,8 @@ impl Mount {
         self.wait_for_end();
     }
 
-    /// After the container was changed: sends the request that a change is noticed by, about a file that was not
-    /// read yet. An idle machine takes a quarter of a second to notice; a busy one must do it all the same.
+    /// After a change of the container: sends a request by which the change is noticed, about a file that was not read yet.
+    /// An idle machine takes a quarter of a second to notice the change; a busy one may take longer.
     #[track_caller]
     pub(crate) fn wait_until_change_is_noticed(&self, file: &str) {
         let _ = fs::metadata(self.path(file));
@@ -296,7 +296,7 @@ impl Mount {
         });
     }
 
-    /// Waits until the daemon is gone.
+    /// Waits until the daemon has ended.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
         wait_until("the daemon ends", Duration::from_secs(20), || !self.is_served());
@@ -312,7 +312,7 @@ impl Drop for Mount {
             let _ = writeln!(io::stderr(), "---- end of the log of {point}\n{}", lines.join("\n"));
         }
         clean_up(&self.point, self.pid);
-        // Else the next daemon hides a crash from the test.
+        // Otherwise the next daemon would hide a crash from the test.
         if !self.may_die && !std::thread::panicking() {
             let log = self.log();
             assert!(!log.contains(" has died ("), "a daemon has died:\n{log}");
@@ -320,7 +320,7 @@ impl Drop for Mount {
     }
 }
 
-/// A daemon or another process that is stopped: it answers nothing. It goes on when this is dropped.
+/// A daemon or another process that is stopped: it answers nothing. It goes on when this value is dropped.
 pub(crate) struct Stopped(i32);
 
 impl Stopped {
@@ -414,13 +414,13 @@ pub(crate) fn is_mount_point(point: &Path) -> bool {
     !mounts_at(point).is_empty()
 }
 
-/// Unmounts; what just used the mount (a listing of all mounts, say) may keep it busy for a moment.
+/// Unmounts; a program that has just used the mount (to list all mounts, say) may keep it busy for a moment.
 #[track_caller]
 pub(crate) fn unmount_soon(point: &Path) {
     wait_until("it can be unmounted", Duration::from_secs(20), || unmount(point, false).is_ok());
 }
 
-/// Unmounts as whoever runs the tests may.
+/// Unmounts with the rights of the user who runs the tests.
 pub(crate) fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;
     flags.set(MntFlags::MNT_DETACH, lazy);

@@ -1,6 +1,6 @@
 //! Mount namespaces of tests.
 //!
-//! A new one is a copy, with all that other tests have mounted, and an unmount ends no mount that is in a copy: a daemon
+//! A new namespace is a copy, with the mounts of all other tests, and an unmount ends no mount that is in a copy: a daemon
 //! would not end when its test unmounts. So each copy is rid of these mounts at once.
 
 use super::{Need, have};
@@ -10,20 +10,20 @@ use nix::sched::{CloneFlags, unshare};
 use std::fs;
 use std::path::Path;
 
-/// Gives this thread, and the processes that it starts, a mount namespace of its own, if it may. A test beside this one may
-/// copy the namespace of all tests, with the mounts in it.
+/// Gives this thread, and the processes that it starts, a mount namespace of its own, if the user may have one. A test that
+/// runs at the same time may copy the namespace of all tests, with the mounts in it.
 pub(crate) fn own_namespace() {
     if have(Need::Root) {
         new_namespace(None);
     }
 }
 
-/// Starts something in a mount namespace of its own, without any mount of ffrfs: [`Need::Root`].
+/// Calls `start` in a mount namespace of its own, without any mount of ffrfs: [`Need::Root`].
 pub(crate) fn in_own_namespace<T: Send>(start: impl FnOnce() -> T + Send) -> T {
     in_own_namespace_with(None, start)
 }
 
-/// [`in_own_namespace`] with the mount at `kept`.
+/// As [`in_own_namespace`], with the mount at `kept`.
 pub(crate) fn in_own_namespace_with<T: Send>(
     kept: Option<&Path>,
     start: impl FnOnce() -> T + Send,
@@ -41,11 +41,11 @@ fn new_namespace(kept: Option<&Path>) {
     nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
     let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
     let mounts = table.lines().filter(|line| line.contains(" fuse.ffrfs "));
-    // One that lies in another comes after it, and goes with it.
+    // A mount that lies in another one comes after it, and goes with it.
     for point in mounts.filter_map(|line| line.split(' ').nth(1)) {
         if kept != Some(Path::new(point)) {
             match umount2(point, MntFlags::MNT_DETACH) {
-                // It has gone with its outer one, or with its directory.
+                // The mount has gone with its outer one, or with its directory.
                 Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
                 Err(error) => panic!("{point}: {error}"),
             }

@@ -1,10 +1,10 @@
-//! What a machine must have for a test, and what becomes of the test where it has not.
+//! The things that a machine must have for a test, and the end of the test if it lacks them.
 
 use super::{NOTHING, TempDir, python, temp_dir, unmount};
 use std::fs::{self, File};
 use std::io::{self, Write};
 
-/// What a test may need beside the program.
+/// A thing that a test may need besides the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// /dev/fuse, and the right or a helper to mount.
@@ -32,7 +32,7 @@ impl Need {
         }
     }
 
-    /// Whether it is the machine that lacks it: what no installation brings.
+    /// Whether the machine itself lacks the thing, so that no installation brings it.
     fn is_of_the_machine(self) -> bool {
         match self {
             Need::Fuse => !opens_fuse(),
@@ -78,7 +78,7 @@ fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
-/// Whether the test can go on; if not, says why and lets it pass (see [`skip`]).
+/// Whether the test can go on; if not, says why, and the test passes (see [`skip`]).
 pub(crate) fn have(need: Need) -> bool {
     let met = need.is_met();
     if !met {
@@ -87,7 +87,7 @@ pub(crate) fn have(need: Need) -> bool {
     met
 }
 
-/// The first of these programs that is there, all of which do the same; if there is none, says so.
+/// The first of these programs that is installed; all of them do the same. If none is installed, says so.
 pub(crate) fn one_of(names: &[&'static str]) -> Option<&'static str> {
     let found = names.iter().copied().find(|name| is_on_path(name));
     if found.is_none() {
@@ -96,13 +96,13 @@ pub(crate) fn one_of(names: &[&'static str]) -> Option<&'static str> {
     found
 }
 
-/// Says that the running test checks nothing, and why. With FFRFS_NO_SKIP=1 it fails instead: a run that
-/// must be complete may lack only what the machine cannot have.
+/// Says that the running test checks nothing, and why. With FFRFS_NO_SKIP=1 the test fails instead: a run that must be
+/// complete may lack only things that the machine cannot have.
 pub(crate) fn skip(reason: &str) {
     skip_with(reason, false);
 }
 
-/// As [`skip`], where the machine is to blame: no run can be more complete here.
+/// As [`skip`], for a reason that lies in the machine: no run can be more complete here.
 pub(crate) fn skip_forced(reason: &str) {
     skip_with(reason, true);
 }
@@ -110,7 +110,7 @@ pub(crate) fn skip_forced(reason: &str) {
 fn skip_with(reason: &str, forced: bool) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // Not a print macro: those are swallowed when a test passes.
+    // The print macros are not used: their output is swallowed when a test passes.
     let _ = writeln!(io::stderr(), "SKIPPED: {test}: {reason}");
     let strict = std::env::var_os("FFRFS_NO_SKIP").is_some_and(|value| value == "1");
     assert!(forced || !strict, "{test} would be skipped: {reason}");

@@ -1,5 +1,5 @@
-//! Which pages of a file the kernel holds. It may evict a page whenever it likes, also right after it was filled
-//! and with much free memory: some machines page out what nobody has used for a while (DAMON).
+//! The pages of a file that the kernel holds. It may evict a page at any time, also right after the page was filled and
+//! with much free memory: some machines page out memory that was not used for a while (DAMON).
 
 use super::skip_forced;
 use memmap2::Mmap;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A file that the kernel does not forget, whoever drops caches meanwhile.
+/// A file that the kernel does not forget, even if caches are dropped meanwhile.
 pub(crate) struct Held {
     /// Keeps the name and the attributes.
     _file: File,
@@ -32,8 +32,8 @@ impl Held {
     }
 }
 
-/// A test whose findings hold only as long as nobody has the host drop its caches (`/proc/sys/vm/drop_caches`), after which
-/// the kernel asks for what it knew: one that fails while somebody did is made again. A failure without that is one.
+/// Runs a test whose findings hold only while the host does not drop its caches (`/proc/sys/vm/drop_caches`), after which
+/// the kernel asks anew. A test that fails is run again if caches were dropped meanwhile; otherwise it fails.
 #[track_caller]
 pub(crate) fn undisturbed(test: impl Fn()) {
     const TIMES: usize = 20;
@@ -48,8 +48,8 @@ pub(crate) fn undisturbed(test: impl Fn()) {
     skip_forced(&format!("the host has dropped its caches in each of {TIMES} tries"));
 }
 
-/// Whether the host has dropped its caches since then. The kernel counts it at the end, which a busy machine takes
-/// seconds to come to: what a test missed may have been dropped by one that is under way.
+/// Whether the host has dropped its caches since then. The kernel counts a drop at its end, which a busy machine takes
+/// seconds to reach: pages that a test missed may be gone by a drop that is still under way.
 fn dropped_since(before: &[String]) -> bool {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -63,13 +63,13 @@ fn dropped_since(before: &[String]) -> bool {
     }
 }
 
-/// How often the host was told to drop its caches.
+/// The counters of how often the host was told to drop its caches.
 fn caches_dropped() -> Vec<String> {
     let counts = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     counts.lines().filter(|line| line.starts_with("drop_")).map(str::to_owned).collect()
 }
 
-/// The same number on every architecture; the libc crate does not know it yet.
+/// The number of cachestat(2), the same on every architecture; the libc crate does not know it yet.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat`.
@@ -83,8 +83,8 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// How many pages of a file were once filled and then evicted by the kernel; `None` if this kernel does not tell.
-/// A page that was never filled, or that was invalidated, is neither held nor evicted: that fails the test.
+/// How many pages of a file were once filled and then evicted by the kernel; `None` if this kernel cannot tell. A page that
+/// was never filled, or that was invalidated, is neither held nor evicted: then the test fails.
 #[track_caller]
 pub(crate) fn evicted_pages(file: &File) -> Option<u64> {
     let length_bytes = file.metadata().unwrap().len();

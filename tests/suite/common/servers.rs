@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A running server, which holds nothing at first. It ends with the value, or with the test.
+/// A running server, which has no objects at first. It ends with the value, or with the test.
 pub(crate) struct Server {
     child: Child,
-    /// Closed to end it.
+    /// The pipe for commands, which is closed to end the server.
     commands: Option<ChildStdin>,
     answers: RefCell<BufReader<ChildStdout>>,
     settings: BTreeMap<String, String>,
@@ -18,7 +18,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server of this kind; `None`, and says why, if it is not installed.
+    /// Starts a server of this kind; if it is not installed, says so and returns `None`.
     #[track_caller]
     pub(crate) fn start(kind: &str) -> Option<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/storage-server");
@@ -55,19 +55,19 @@ impl Server {
         line.trim_end().to_owned()
     }
 
-    /// What clients must know.
+    /// A setting that clients must know.
     #[track_caller]
     pub(crate) fn setting(&self, name: &str) -> &str {
         self.settings.get(name).unwrap_or_else(|| panic!("{name} is not in {:?}", self.settings))
     }
 
-    /// All settings whose names begin so, for the environment of a client.
+    /// All settings whose names begin with `beginning`, for the environment of a client.
     pub(crate) fn environment(&self, beginning: &str) -> Vec<(String, String)> {
         let all = self.settings.iter().filter(|(name, _)| name.starts_with(beginning));
         all.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Makes the server do what the script's help says, and waits for it.
+    /// Sends the server a command from the script's help, and waits until it is done.
     #[track_caller]
     pub(crate) fn tell(&self, command: &str) {
         writeln!(self.commands.as_ref().expect("a pipe"), "{command}").expect("it listens");

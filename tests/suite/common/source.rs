@@ -28,18 +28,18 @@ impl Source {
         Self { mount, name: name.to_owned() }
     }
 
-    /// The file.
+    /// The path of the file.
     pub(crate) fn file(&self) -> PathBuf {
         self.mount.path(&self.name)
     }
 
-    /// From now on it does not answer, and no byte of the file is cached.
+    /// From now on reads of the file hang, and no byte of it is cached.
     pub(crate) fn stop(&self) {
         drop_cached(&File::open(self.file()).unwrap());
         self.mount.stop();
     }
 
-    /// It answers again.
+    /// Reads of the file are answered again.
     pub(crate) fn go_on(&self) {
         kill(Pid::from_raw(self.mount.pid()), Signal::SIGCONT).unwrap();
     }

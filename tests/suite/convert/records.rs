@@ -1,5 +1,5 @@
-//! `ffrfs convert` to formats whose samples have fields: TFRecord, MDS, Syrah and FFCV. What the formats' own packages read
-//! of it is in tests/python/test_written.py.
+//! `ffrfs convert` to formats whose samples have fields: TFRecord, MDS, Syrah and FFCV. In tests/python/test_written.py,
+//! the formats' own packages read the output.
 
 use super::convert;
 use crate::common::{Need, TempDir, ffrfs, fixture, have, noise, temp_dir, write_container};
@@ -12,7 +12,7 @@ type Contents = BTreeMap<String, Vec<u8>>;
 
 const SAMPLES: u64 = 30;
 
-/// What a container shows, by way of a directory.
+/// The files that a container shows, by way of a directory.
 #[track_caller]
 fn shown(work: &TempDir, container: &str) -> Contents {
     let name = format!("shown-{}", container.replace('/', "-"));
@@ -20,13 +20,13 @@ fn shown(work: &TempDir, container: &str) -> Contents {
     tree(&work.path().join(name))
 }
 
-/// What `numpy.save` writes.
+/// The bytes that `numpy.save` writes.
 fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     [&b"\x93NUMPY\x01\0\x76\0"[..], format!("{text:117}\n").as_bytes(), elements].concat()
 }
 
-/// The header of a JPEG image of this size, and something behind it.
+/// The header of a JPEG image of this width, and noise behind it.
 fn jpeg(width: u16, number: u64) -> Vec<u8> {
     let head = [&b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc0\0\x0b\x08\0\x07"[..], &width.to_be_bytes()];
     [&head.concat()[..], b"\x01\x01\x11\0\xff\xda", &noise(number, 900)].concat()
@@ -64,7 +64,7 @@ fn assert_same(found: &Contents, expected: &Contents) {
     assert!(other.is_empty(), "{other:?}");
 }
 
-/// The files of all samples, each as a format shows it.
+/// The files of all samples, each as a format shows it after `change`.
 fn expected(change: impl Fn(&str, Vec<u8>) -> (String, Vec<u8>)) -> Contents {
     let of = |number| {
         sample(number).map(|(name, bytes)| {
@@ -75,7 +75,7 @@ fn expected(change: impl Fn(&str, Vec<u8>) -> (String, Vec<u8>)) -> Contents {
     (0..SAMPLES).flat_map(of).collect()
 }
 
-/// A number as a vector of one.
+/// The number in a `.npy` file as a vector of one number.
 fn vector(file: &[u8]) -> Vec<u8> {
     npy("<i8", "(1,)", &file[128..])
 }
@@ -188,7 +188,7 @@ fn files_of_a_sample_that_stand_apart_in_an_archive_come_together() {
             assert_eq!(file(of_bin), format!("{key}.bin").as_bytes());
         }
     }
-    // Those of a numbered directory, too, and whole in each shard.
+    // Also the fields of a numbered directory, which is whole in its shard.
     let work = temp_dir();
     let names = ["000000/a.txt", "000001/a.txt", "000000/b.txt", "000001/b.txt"];
     tar_in_order(&work, &names);
@@ -272,7 +272,7 @@ fn what_a_format_cannot_hold_names_the_sample_and_nothing_is_written() {
         assert!(said.code == 6 && said.stderr.contains("sample 000012"), "{}", said.stderr);
         assert!(!work.path().join(out).exists());
     }
-    // The fields of a TFRecord need not be alike.
+    // The samples of a TFRecord may have different fields.
     convert(&work, "in out.tfrecord").ok();
 }
 
@@ -290,7 +290,7 @@ fn no_two_values_of_a_beton_have_one_pointer() {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
     let table = &file[word(&file[16..]) as usize..];
     let pointers: BTreeSet<u64> = table.chunks(24).map(|row| word(&row[8..])).collect();
-    // FFCV's own reader finds a value's size by its pointer.
+    // FFCV's own reader finds a value's size by its pointer, so the pointers must differ.
     assert_eq!((pointers.len(), table.len() / 24), (8, 8));
     assert_eq!(shown(&work, "out.beton")["000000/a.bin"], b"");
 }
@@ -301,7 +301,7 @@ fn a_directory_of_lmdb_or_mds_is_the_dataset_that_a_mount_shows() {
     let lmdb = work.path().join("lmdb");
     fs::create_dir(&lmdb).unwrap();
     fs::copy(fixture("data.mdb"), lmdb.join("data.mdb")).unwrap();
-    // What is kept beside it is none of its values.
+    // The index that is kept beside a database is none of its values.
     ffrfs(&["index".as_ref(), lmdb.as_os_str()]).ok();
     for (number, source) in [lmdb, fixture("mds")].into_iter().enumerate() {
         let extracted = work.path().join(format!("extracted-{number}"));

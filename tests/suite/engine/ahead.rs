@@ -1,4 +1,4 @@
-//! What is fetched before it is asked for: where that helps, and nowhere else.
+//! Samples that are fetched before they are asked for: where that helps, and nowhere else.
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, small};
 use crate::common::{drop_cached, for_each_transport, undisturbed};
@@ -18,7 +18,7 @@ fn samples_read_in_order_are_foreseen_and_used() {
                 assert_at_rest(&mount);
                 let (foreseen, used) =
                     (figure(&mount, "prefetch.foreseen"), figure(&mount, "prefetch.used"));
-                // Of several readers one often asks before what was foreseen has begun.
+                // Of several readers, one often asks for a sample before its foreseen fetch has begun.
                 let least = if readers == 1 { 150 } else { 30 };
                 assert!(foreseen > 150 && used > least, "{io}, {readers}: {foreseen}, {used}");
                 let fetched = figure(&mount, "bytes_fetched");
@@ -104,11 +104,11 @@ fn random_reads_waste_at_most_a_twentieth() {
                     assert_at_rest(&mount);
                     let unused = figure(&mount, "prefetch.unused_bytes");
                     let served = figure(&mount, "bytes_served");
-                    // The kernel asks again for a page that it evicts before its reader has run: of few.
+                    // The kernel asks again for a page that it evicts before its reader has run, which happens to few pages.
                     let (all, again) = (data.bytes(), served.saturating_sub(data.bytes()));
                     assert!(served >= all && again * 100 <= all, "{readers}: {served} of {all}");
                     assert!(unused * 20 <= all, "{readers}: {unused} of {all}");
-                    // What is held and will never be asked for is wasted too.
+                    // Bytes that are held and will never be asked for are wasted, too.
                     let fetched = figure(&mount, "bytes_fetched");
                     assert!(fetched <= all * 105 / 100, "{readers}: {fetched} for {all}");
                 });
@@ -125,7 +125,7 @@ fn a_random_epoch_of_small_samples_that_fit_the_cache_reads_them_once() {
     let data = Data::new(small(5000), 3);
     for_each_transport(|transport| {
         for readers in [1, 4, 64] {
-            // A sample that the kernel asks for twice counts twice: its block goes before all others of it were read.
+            // A sample that the kernel asks for twice counts twice: its block goes before all other samples of it were read.
             undisturbed(|| {
                 let mount = data.mount(transport, &["io=direct"]);
                 data.read(&mount, readers, &data.shuffled(99));
@@ -180,7 +180,7 @@ fn who_looks_after_others_have_read_starts_few_reads() {
         assert_at_rest(&mount);
         let begun = figure(&mount, "prefetch.looked_up")
             - before["prefetch"]["looked_up"].as_u64().unwrap();
-        // Each queue learns it by itself, from 64 lookups; of those that it counts together, some may be of the reading.
+        // Each queue learns this by itself, from 64 lookups; some of those that it counts together may come from reads.
         let queues = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         assert!(begun <= (128 * queues).min(350), "{begun} reads for 400 that were only looked at");
     });

@@ -1,4 +1,4 @@
-//! An announced order end to end: what is announced is there when it is asked for.
+//! An announced order end to end: announced samples are in memory when they are asked for.
 
 use super::{Data, assert_at_rest, figure, have_direct, middling, name, sample, small};
 use crate::common::{
@@ -11,13 +11,13 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A write of raw numbers at most: what the kernel takes in one piece.
+/// The most raw numbers in a write, which the kernel takes in one piece.
 const PIECE: usize = 512;
 
-/// As [`Mount::requests`] gives them.
+/// The counts that [`Mount::requests`] returns.
 type Requests = BTreeMap<String, u64>;
 
-/// A mount that may be announced to by a write.
+/// A mount that takes announcements by a write.
 fn mount(data: &Data, transport: Transport, options: &[&str]) -> Mount {
     data.mount(transport, &[options, &["rw"]].concat())
 }
@@ -30,7 +30,7 @@ fn announce(mount: &Mount, order: &[usize]) {
     }
 }
 
-/// Waits until all that was announced is there, or as much of it as there is room for.
+/// Waits until all announced samples are fetched, or as many of them as there is room for.
 #[track_caller]
 fn wait_for_prefetch(mount: &Mount, announced: usize) {
     let heard = || figure(mount, "prefetch.announced") == announced as u64;
@@ -53,7 +53,7 @@ fn an_announced_permutation_is_there_when_it_is_read() {
     for (samples, options) in [
         (small(4000), everything),
         (middling(300), everything),
-        // A window of a fraction of the data, which moves on.
+        // The window is a fraction of the data, and moves on.
         (middling(300), &["cache_size=8M"]),
         (small(4000), &["cache_size=4M", "io=buffered"]),
     ] {
@@ -67,13 +67,13 @@ fn an_announced_permutation_is_there_when_it_is_read() {
             data.read(&mount, 1, &order);
             assert_at_rest(&mount);
             let prefetch = &mount.stats()["prefetch"];
-            // Small ones that all fit come in blocks.
+            // Small samples that all fit come in blocks.
             let used = figure(&mount, "prefetch.used") + figure(&mount, "blocks.hits");
             assert!(used * 10 >= count as u64 * 9, "{options:?}, {count} samples: {prefetch}");
             assert_eq!(figure(&mount, "prefetch.failed"), 0);
             assert_eq!(figure(&mount, "prefetch.waiting"), 0, "{prefetch}");
             if options.is_empty() && count == 300 {
-                // Of a batch of small samples, what lies between two of them is read with them.
+                // In a batch of small samples, the bytes between two of them are read as well.
                 let fetched = figure(&mount, "bytes_fetched");
                 assert!(fetched <= data.bytes() * 13 / 10, "{fetched} of {}", data.bytes());
             }
@@ -84,14 +84,14 @@ fn an_announced_permutation_is_there_when_it_is_read() {
 #[test]
 fn a_sample_that_has_no_room_beside_another_is_fetched_once_that_was_read() {
     const LIMIT: Duration = Duration::from_secs(60);
-    // Three eighths of the memory each, of which half holds what is fetched ahead.
+    // Each sample takes three eighths of the memory, half of which holds samples that are fetched ahead.
     let data = Data::new((0..2).map(|number| sample(number, 3_200_000)).collect(), 1);
     for_each_transport(|transport| {
         let mount = mount(&data, transport, &["cache_size=8M"]);
         announce(&mount, &[0, 1]);
         wait_until("the first one is there", LIMIT, || figure(&mount, "prefetch.done") == 1);
         data.read_one(&mount, 0);
-        // Its memory is free only after the answer, when nobody tells the prefetch thread of it.
+        // The memory of the first sample is free only after the answer, when the prefetch thread is not told of it.
         wait_until("the second one is there", LIMIT, || figure(&mount, "prefetch.done") == 2);
         data.read_one(&mount, 1);
         assert_eq!(figure(&mount, "prefetch.used"), 2, "{}", mount.stats()["prefetch"]);
@@ -119,12 +119,12 @@ fn warmup(mount: &Mount) -> crate::common::Outcome {
     run(Command::new(FFRFS).arg("warmup").arg(mount.point()))
 }
 
-/// Reads samples that were warmed up, each by its path, and compares them. Gives how many of their pages the
-/// kernel had evicted by then: only for these it may ask again.
+/// Reads samples that were warmed up, each by its path, and compares them. Returns how many of their pages the kernel had
+/// evicted by then: only for these it may ask again.
 fn read_warm(mount: &Mount, samples: impl Iterator<Item = (String, &'static [u8])>) -> u64 {
     let mut evicted = 0;
     for (path, expected) in samples {
-        // Opened first: the opening itself must not invalidate pages.
+        // The file is opened before its pages are counted: the opening itself must not invalidate pages.
         let mut file = fs::File::open(mount.path(&path)).unwrap();
         let mut bytes = Vec::with_capacity(expected.len() + 1);
         evicted += evicted_pages(&file).unwrap_or(0);
@@ -222,7 +222,7 @@ fn a_corrupt_sample_that_was_announced_is_eio_for_its_reader_alone() {
             let mount = mount(&data, transport, &["io=direct"]);
             let order = data.shuffled(8);
             announce(&mount, &order);
-            // Not all is there when the reading begins.
+            // Some samples are not there yet when the reading begins.
             for &number in &order {
                 if number == corrupt {
                     assert_errno(mount.read(name(number)), libc::EIO);

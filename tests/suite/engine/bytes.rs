@@ -1,4 +1,4 @@
-//! All ways to read, by one and by many, within little memory and much: every byte is compared.
+//! All ways to read, by one reader and by many, with little memory and much: every byte is compared.
 
 use super::{Data, assert_at_rest, have_direct, middling, name, sample, small};
 use crate::common::{Mount, Need, drop_cached, for_each_transport, have, python};
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 const READERS: [usize; 4] = [1, 4, 16, 64];
 const MEMORY: [&[&str]; 4] = [&[], &["memory=4M"], &["cache_size=0"], &["cache_size=1M"]];
 
-/// Samples of all sizes, among each other.
+/// Samples of all sizes, mixed.
 fn mixed() -> Vec<&'static [u8]> {
     let mut samples = small(900);
     samples.splice(300..300, middling(30));
@@ -51,13 +51,13 @@ fn read(data: &Data, mount: &Mount, way: Way, readers: usize) {
             }
         }),
     }
-    // So that the next ones ask the daemon again.
+    // The next reads must ask the daemon again.
     for number in order {
         drop_cached(&File::open(mount.path(name(number))).unwrap());
     }
 }
 
-/// Reads at odd places, across the end too.
+/// Reads at odd offsets, also across the end.
 fn read_parts(data: &Data, mount: &Mount, number: usize) {
     let file = File::open(mount.path(name(number))).unwrap();
     let expected = data.samples[number];
@@ -110,7 +110,7 @@ fn by_default_every_byte_is_right_for_all_who_read() {
     read_in_all_ways("io=auto", 2);
 }
 
-/// Maps or reads every so many files of a mount in 64 processes, and prints checksums in order of the files.
+/// Maps or reads every 64th file of a mount in each of 64 processes, and prints checksums in order of the files.
 const IN_PROCESSES: &str = r"
 import mmap, os, sys, zlib
 point, how, files = sys.argv[1], sys.argv[2], int(sys.argv[3])

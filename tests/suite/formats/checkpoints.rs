@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// More than is decoded at once with little memory, and than lies between two places to decode from.
+/// More bytes than are decoded at once with little memory, and than lie between two checkpoints.
 const LARGE_BYTES: usize = 40 << 20;
 const OPTIONS: &[&str] = &["memory=64M"];
 
@@ -38,7 +38,7 @@ impl Archive {
         fs::metadata(self.kept()).map_or(0, |metadata| metadata.len())
     }
 
-    /// Reads 4 KB near the end of a member; gives how many stored bytes that took.
+    /// Reads 4 KB near the end of a member; returns the number of stored bytes that were fetched for it.
     #[track_caller]
     fn read(&self, mount: &Mount, member: usize) -> u64 {
         let before = fetched(mount);
@@ -55,7 +55,7 @@ fn fetched(mount: &Mount) -> u64 {
     mount.stats()["bytes_fetched"].as_u64().unwrap()
 }
 
-/// What a pass over a member fetches at least.
+/// The least bytes that a pass over a member fetches.
 fn pass_bytes(archive: &Path) -> u64 {
     fs::metadata(archive).unwrap().len() / 3
 }
@@ -69,7 +69,7 @@ fn a_large_member_is_passed_over_once_and_read_in_the_middle_by_later_mounts() {
         assert!(archive.read(&first, 0) > whole);
         wait_until("points kept", Duration::from_secs(20), || archive.kept_bytes() > 1000);
         drop(first);
-        // Both mounts at once add what they find.
+        // Two mounts at once add the checkpoints that they find.
         let mounts = [(); 2].map(|()| Mount::new(transport, &archive.path, OPTIONS));
         let kept = archive.kept_bytes();
         assert!(archive.read(&mounts[0], 0) < whole / 2);
@@ -100,7 +100,7 @@ fn damaged_stale_and_cut_checkpoints_cost_a_pass_and_no_wrong_byte() {
     read_once("nothing kept", true);
     read_once("kept", false);
     let length = archive.kept_bytes();
-    // Of the file's head, of the record's, and of the points.
+    // Bytes of the file's head, of the record's head, and of the checkpoints.
     for place in [3, 20, 80 + 10, length / 2, length - 1] {
         let kept = fs::read(archive.kept()).unwrap();
         flip_byte(&archive.kept(), place);
@@ -113,7 +113,7 @@ fn damaged_stale_and_cut_checkpoints_cost_a_pass_and_no_wrong_byte() {
     read_once("cut", true);
     read_once("kept behind what was whole", false);
     assert_eq!(archive.kept_bytes(), length, "what was cut is gone");
-    // Another archive of that name: other members of the same size.
+    // Another archive with the same name, and other members of the same size.
     let other = zip(&[deflated("0", &archive.members[0]), deflated("2", &archive.members[1])]);
     fs::write(&archive.path, other).unwrap();
     read_once("of another archive", true);
@@ -157,14 +157,14 @@ fn checkpoints_are_built_ahead_by_index() {
     });
 }
 
-/// One of many frames of zeros, few bytes as stored.
+/// The length of one of many frames of zeros, which have few stored bytes.
 const FRAME_BYTES: usize = 4 << 20;
 
 #[test]
 fn a_member_of_few_stored_bytes_that_decodes_to_much_takes_no_memory_for_it() {
     const FRAMES: usize = 40;
     let directory = temp_dir();
-    // So many that blocks are worth while.
+    // Enough members that blocks are worth while.
     let mut members: Vec<_> =
         (0..8000).map(|number| stored(number.to_string(), noise(number, 100))).collect();
     let frame = zstd::bulk::compress(&vec![0; FRAME_BYTES], 1).unwrap();
@@ -202,7 +202,7 @@ fn a_large_member_that_was_read_unchecked_is_checked_when_that_is_asked_for() {
         let mut bytes = [0; 100];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == text[..100]);
-        // Each time where the kernel has no pages yet.
+        // Each offset is one whose pages the kernel does not have yet.
         for (verify, at) in [("verify=once", 4 << 20), ("verify=always", 8 << 20)] {
             run(Command::new(FFRFS).arg("set").arg(mount.point()).arg(verify)).ok();
             assert_errno(file.read_exact_at(&mut bytes, at), libc::EIO);

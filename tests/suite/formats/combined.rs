@@ -1,4 +1,4 @@
-//! Containers of records, values and pickles together with what works for all containers: nested and compressed ones,
+//! Containers of records, values and pickles together with the features of all containers: nesting and compression,
 //! sidecars, names, announced orders, shards.
 
 use super::write::{deflated, stored, tar, zip};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Containers of each of these formats, and what each needs to show its files.
+/// Containers of each of these formats, and the options that each needs to show its files.
 const CONTAINERS: [(&str, &[&str]); 9] = [
     ("alike.tfrecord", &[]),
     ("mixed.tfrecord", &[]),
@@ -75,7 +75,7 @@ fn each_can_be_compressed_and_is_a_directory_if_it_is_asked_for() {
             let mount = Mount::new(transport, &source, &options);
             let found = tree(mount.point());
             let expected = shown(transport, name, &options[..options.len() - 2]);
-            // Those that a forward pass finds need no name of their own.
+            // Containers that a forward pass finds are shown without a directory of their own name.
             let below = mount.path(last(name));
             let found = if below.is_dir() { tree(&below) } else { found };
             assert!(found == expected, "{name}: {:?}", found.keys());

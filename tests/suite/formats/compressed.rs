@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &[&str], &str); 4] = [
     ("zstd", &["-c", "-q"], "zst"),
 ];
 
-/// In parts, as `cat` joins them and all of these formats allow.
+/// A stream in parts, as `cat` joins them and all of these formats allow.
 fn in_parts(program: &str, options: &[&str], bytes: &[u8], parts: usize) -> Vec<u8> {
     let pieces = bytes.chunks(bytes.len().div_ceil(parts));
     pieces.flat_map(|piece| through(program, options, piece)).collect()
@@ -91,7 +91,7 @@ fn the_name_and_time_that_gzip_stores_are_shown() {
     });
 }
 
-/// More than is decoded at once, and than lies between two places to decode from.
+/// More bytes than are decoded at once, and than lie between two checkpoints.
 const LARGE_BYTES: usize = 22 << 20;
 
 /// Reads pieces at offsets that look random, and compares; also with `dd`.
@@ -192,7 +192,7 @@ fn a_large_file_in_a_compressed_archive_is_read_in_the_middle() {
     });
 }
 
-/// Zeros in one frame, which is too large to be decoded at once; and how many they are.
+/// A file of zeros in one frame, which is too large to be decoded at once; and the number of zeros.
 fn one_frame(directory: &crate::common::TempDir, name: &str) -> (PathBuf, u64) {
     let zeros = vec![0; (64 << 20) + (1 << 20)];
     let packed = through("zstd", &["-c", "-q", "-1"], &zeros);
@@ -220,14 +220,14 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_where_there_is_no_roo
             assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
         }
     }
-    // Also where no warnings are shown, and in one line.
+    // The refusal is also given where no warnings are shown, in one line.
     let mut info = Command::new(crate::common::FFRFS);
     let cache = directory.path().join("small");
     info.arg("info").arg(&large).arg("--cache-dir").arg(cache).args(["--cache-max", "10M"]);
     let info = run(&mut info);
     assert_eq!((info.code, info.stderr.lines().count()), (3, 1), "{}", info.stderr);
     assert!(info.stderr.contains(no_room), "{}", info.stderr);
-    // Nothing half done is left.
+    // No file is left that is decoded only in part.
     let left = fs::read_dir(directory.path().join("small/decoded")).unwrap().count();
     assert_eq!(left, 0);
     let zeros = vec![0; size as usize];
@@ -239,20 +239,20 @@ fn a_zstd_frame_too_large_to_be_decoded_at_once_is_refused_where_there_is_no_roo
     });
 }
 
-/// Whether a cache in a directory may take so many bytes.
+/// Whether a cache in a directory may take this many bytes.
 pub(super) fn has_room(directory: &std::path::Path, bytes: u64) -> bool {
     let space = nix::sys::statvfs::statvfs(directory).unwrap();
     let free = space.blocks_available().saturating_sub(space.blocks() / 20);
     free * space.fragment_size() >= bytes
 }
 
-/// A compressed tar that cannot be read in the middle, and a cache directory for what is decoded.
+/// A compressed tar that cannot be read in the middle, and a cache directory for its decoded bytes.
 struct WholeFrame {
     directory: TempDir,
     cache: TempDir,
-    /// What its member `data` holds; the other one is `small`.
+    /// The bytes of its member `data`; the other member is `small`.
     data: Vec<u8>,
-    /// The same as a file.
+    /// A file with the bytes of `data`.
     original: PathBuf,
     zstd: PathBuf,
     /// The mount option that names the cache.
@@ -260,7 +260,7 @@ struct WholeFrame {
 }
 
 impl WholeFrame {
-    /// `None`, after saying so, if there is no room for what is decoded.
+    /// Makes both; says so and returns `None` if there is no room for the decoded bytes.
     fn new() -> Option<Self> {
         let (directory, cache) = (temp_dir(), temp_dir());
         if !has_room(cache.path(), 1 << 30) {
@@ -300,11 +300,11 @@ fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
             let known = files().len();
             let mount = Mount::new(transport, source, &[&option]);
             run(Command::new("cmp").arg(mount.path("data")).arg(&original)).ok();
-            // The first mount has decoded it, and says so; those that follow find it.
+            // The first mount has decoded the source, and says so; the mounts that follow find the decoded file.
             assert_eq!(mount.log().contains(says), files().len() > known, "{}", mount.log());
             let again = Mount::new(transport, source, &[&option]);
             assert!(!again.log().contains(says), "{}", again.log());
-            // That it was used again is no change for those who use it.
+            // A further use of the decoded file is no change for the mounts that use it.
             assert_eq!(again.list(""), mount.list(""));
             assert!(mount.bad().is_empty());
         }
@@ -324,7 +324,7 @@ fn what_cannot_be_read_in_the_middle_is_decoded_once_to_the_cache_directory() {
         .env_clear()
         .args(["--cache-dir", again.path().to_str().unwrap()]));
     assert!(listed.stderr.contains("for this command alone"), "{listed:?}");
-    // Another version is another file.
+    // Another version of the source is another decoded file.
     fs::write(&zstd, through("zstd", &["-c", "-q", "-1"], &write::tar(&[("new", &data)]))).unwrap();
     for_each_transport(|transport| {
         assert_eq!(Mount::new(transport, &zstd, &[&option]).list(""), ["new"]);
@@ -389,7 +389,7 @@ fn what_cannot_be_read_in_the_middle_is_decoded_to_the_directory_that_spool_name
         ] {
             let mount = Mount::new(transport, source, &[&option, index]);
             run(Command::new("cmp").arg(mount.path(name)).arg(&original)).ok();
-            // It has no name, and goes with the mount.
+            // The spool has no name, and goes with the mount.
             assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
         }
         assert_eq!(Mount::new(transport, &archive, &[&option]).read("small").unwrap(), b"s");
@@ -430,7 +430,7 @@ fn a_compressed_container_that_is_shown_as_a_file_is_named_and_nested_shows_what
             });
         }
     }
-    // Of a compressed file that is no container nothing is said.
+    // For a compressed file that is no container, `info` does not speak of nested ones.
     let packed = through("gzip", &["-c"], &text(3, 1000));
     let source = file_in(&directory, "words.txt.gz", packed);
     let said = ffrfs(&["info".as_ref(), source.as_os_str()]).ok();

@@ -49,7 +49,7 @@ fn a_flipped_byte_gives_eio_for_its_member_alone() {
                     false => assert!(mount.read(name).unwrap() == content(number), "{name}"),
                 }
             }
-            // Also of a part that is right in itself.
+            // Also for a part of the member that is right in itself.
             let mut first = [0; 16];
             let file = File::open(mount.path(bad_name)).unwrap();
             let read = std::os::unix::fs::FileExt::read_at(&file, &mut first, 0);
@@ -82,7 +82,7 @@ fn verify_names_the_member_and_ends_with_exit_code_4() {
     }
 }
 
-/// An archive of three members, cut in the second one; where it was cut.
+/// An archive of three members, cut in the second one; and the offset of the cut.
 fn cut_tar(directory: &TempDir) -> (PathBuf, usize) {
     let members = [("one", noise(1, 3000)), ("two", noise(2, 30_000)), ("three", noise(3, 300))];
     let bytes = tar(&members.each_ref().map(|(name, bytes)| (*name, &bytes[..])));
@@ -114,7 +114,7 @@ fn a_truncated_tar_serves_what_is_whole_if_that_is_asked_for() {
     let directory = temp_dir();
     let (path, _) = cut_tar(&directory);
     for_each_transport(|transport| {
-        // The second time by its index.
+        // The second mount uses the kept index.
         for _ in 0..2 {
             let mount = Mount::new(transport, &path, &["allow_damaged"]);
             let mut names = mount.list("");
@@ -125,7 +125,7 @@ fn a_truncated_tar_serves_what_is_whole_if_that_is_asked_for() {
             assert_eq!(mount.bad()[0][0], "two");
         }
     });
-    // What was allowed once is not allowed for ever.
+    // Damage that was allowed once is not allowed for ever.
     assert_eq!(refused(&path, &[]).code, 3);
 }
 
@@ -172,7 +172,7 @@ fn a_container_that_is_replaced_while_it_is_mounted_gives_eio() {
             fs::rename(&moved, path).unwrap();
             mount.wait_until_change_is_noticed("later");
             assert_errno(mount.read("later"), libc::EIO);
-            // What the kernel has, it has.
+            // The kernel keeps the bytes that it has.
             assert!(mount.read("known").unwrap() == noise(1, 5000));
             assert!(mount.is_served());
             assert!(

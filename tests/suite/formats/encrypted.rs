@@ -1,4 +1,4 @@
-//! Encrypted zip files: with the password, a wrong one, and none; and nobody else sees it.
+//! Encrypted zip files: with the password, with a wrong one, and without; other users do not see the password.
 
 mod several;
 mod unread;
@@ -21,7 +21,7 @@ use winzip::aes;
 
 const PASSWORD: &str = "correct horse battery";
 
-/// Archives with a clear member, `clear`, and the encrypted ones `sub/secret` and `sub/text`.
+/// Archives with a clear member, `clear`, and the encrypted members `sub/secret` and `sub/text`.
 fn archives() -> (TempDir, Vec<PathBuf>) {
     let directory = temp_dir();
     let members = [
@@ -83,7 +83,7 @@ fn clear_alone_is_served(mount: &Mount) {
     assert_eq!(mount.bad().len(), 2);
 }
 
-/// Nothing that others can see of the process holds the password.
+/// Checks that nothing that other users can see of the process holds the password.
 #[track_caller]
 fn nobody_sees(password: &str, mount: &Mount) {
     let process = Path::new("/proc").join(mount.pid().to_string());
@@ -172,7 +172,7 @@ fn a_missing_password_is_asked_for_on_the_terminal_and_not_shown_there() {
             all_is_served(&mount);
             nobody_sees(PASSWORD, &mount);
         }
-        // No answer is none.
+        // An empty answer is no password.
         clear_alone_is_served(&answered("", &archives[0]));
     });
 }
@@ -284,7 +284,7 @@ fn cat_and_verify_take_the_password_too() {
     }
 }
 
-/// More than is decoded at once with so little memory.
+/// More bytes than are decoded at once with this little memory.
 const LARGE_BYTES: usize = 12 << 20;
 const LITTLE: &str = "memory=64M";
 
@@ -351,7 +351,7 @@ fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
     let (directory, archives, _) = large();
     let option = password_file(&directory, PASSWORD);
     for archive in &archives {
-        // In the data of `stored`, which comes first.
+        // A byte in the data of `stored`, which comes first.
         flip_byte(archive, (LARGE_BYTES / 2) as u64);
     }
     for_each_transport(|transport| {
@@ -365,7 +365,7 @@ fn a_large_encrypted_member_with_a_wrong_byte_gives_no_byte_at_all() {
     });
 }
 
-/// What Info-ZIP's program encrypts, with its traditional cipher.
+/// An archive that Info-ZIP's program encrypts, with its traditional cipher.
 fn by_zip(files: &[&str]) -> Option<(TempDir, PathBuf)> {
     if !have(Need::Program("zip")) {
         return None;
@@ -397,7 +397,7 @@ fn no_wrong_password_gets_through_the_one_byte_that_the_traditional_cipher_check
             with_password(&directory, &ls, "secret").ok().text().lines().count(),
             files.len()
         );
-        // One of 256 is right in that byte: of so many some are.
+        // One of 256 passwords passes the check of one byte: of this many, some do.
         let options = |password: &[u8]| OpenOptions {
             password: Some(Secret::new(password)),
             ..OpenOptions::default()

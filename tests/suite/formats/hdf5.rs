@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `ffrfs`; what it says.
+/// Runs `ffrfs`, and returns its output.
 #[track_caller]
 fn tool(args: &[&str], paths: &[&Path]) -> String {
     let outcome = run(Command::new(FFRFS).args(args).args(paths)).ok();
@@ -91,7 +91,7 @@ fn links_are_symbolic_links_to_what_they_stand_for() {
     for_each_transport(|transport| {
         for name in ["links-earliest.h5", "links-latest.h5"] {
             let mount = Mount::new(transport, fixture(name), &[]);
-            // Of several names the first is the one: `again` of the group, `hard` of the dataset.
+            // Of several names of an object, the first one counts: `again` of the group, `hard` of the dataset.
             let values = fs::read(mount.path("hard.npy")).unwrap();
             assert_eq!(data(&values), [0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]);
             for (link, target) in [
@@ -209,7 +209,7 @@ fn what_is_extracted_converted_nested_and_summed_is_what_a_mount_shows() {
             let zip = directory.path().join("x.zip");
             tool(&["convert"], &[&fixture(name), &zip]);
             assert!(tree(Mount::new(transport, &zip, &[]).point()) == expected, "{name}");
-            // Stored, and compressed, in a tar.
+            // In a tar, stored and compressed.
             let copy = file_in(&directory, "in.h5", fs::read(fixture(name)).unwrap());
             let tar = directory.path().join("x.tar");
             for flags in ["-cf", "-czf"] {
@@ -223,7 +223,7 @@ fn what_is_extracted_converted_nested_and_summed_is_what_a_mount_shows() {
             tool(&["sum", "--sidecar"], &[&copy]);
             let said = tool(&["verify"], &[&copy]);
             assert!(!said.contains("not verifiable") || said.contains("0 not"), "{said}");
-            // Decoded values are compared with it before a byte of them is given out.
+            // Decoded values are compared with the sidecar before a byte of them is given out.
             let checked = Mount::new(transport, &copy, &["require_checksums", "index=none"]);
             assert!(tree(checked.point()) == expected, "{name}");
             assert_eq!(fs::read_to_string(checked.path(".ffrfs/bad")).unwrap(), "");

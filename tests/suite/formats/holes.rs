@@ -1,4 +1,4 @@
-//! Compressed streams with long runs of bytes that decode to nothing: the file is long, what it holds is not.
+//! Compressed streams with long runs of bytes that decode to nothing: the file is long, its content is not.
 
 use super::compressed::has_room;
 use super::write::{tar, text};
@@ -10,7 +10,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// More than a command or a mount may take.
+/// More bytes than a command or a mount may take.
 const HOLE_BYTES: u32 = 1 << 30;
 
 /// A tar in two frames of zstd, with a skippable frame between them, of zeros that take no room on the disk.
@@ -36,7 +36,7 @@ fn limited(args: &[&str], source: &Path) -> String {
 #[test]
 fn bytes_of_a_stream_that_decode_to_nothing_take_no_memory() {
     let (directory, cache) = (temp_dir(), temp_dir());
-    // So much is asked for, though little is written.
+    // Room for this many bytes is asked for, though few are written.
     if !has_room(cache.path(), 2 << 30) {
         skip("needs 2 GiB beside the 5 % of the file system that stay free");
         return;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the log says when an index was written, and when one was there but of no use.
+/// The messages that an index was written, and that an existing index was of no use.
 const WRITTEN: &str = "index kept in";
 const READ_AGAIN: &str = "the container is read again";
 
@@ -44,7 +44,7 @@ fn beside(container: &Path) -> PathBuf {
     path.into()
 }
 
-/// What tells that a file was neither changed nor replaced.
+/// The values that show that a file was neither changed nor replaced.
 fn identity(path: &Path) -> (u64, i64, i64, u64) {
     let stat = fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     (stat.ino(), stat.mtime(), stat.mtime_nsec(), stat.len())
@@ -102,7 +102,7 @@ fn a_mount_whose_names_come_from_a_file_keeps_the_index_too() {
         let log = second.log();
         assert!(!log.contains(WRITTEN) && !log.contains(READ_AGAIN), "{log}");
         second.unmount();
-        // Its own names are not among what was kept, and are found.
+        // The container's own names are not among those of the kept index, and are found.
         shows(&Mount::new(transport, &source, &[]), 1);
     });
 }
@@ -157,7 +157,7 @@ fn a_container_that_was_touched_or_replaced_is_read_again_with_a_line_in_the_log
             assert!(log.contains(WRITTEN), "change {number}: {log}");
             assert_ne!(identity(&beside(&source)), before);
             mount.unmount();
-            // And the new one is of use.
+            // The new index is used.
             let again = Mount::new(transport, &source, &[]);
             assert!(!again.log().contains(READ_AGAIN), "{}", again.log());
         }
@@ -173,7 +173,7 @@ fn a_damaged_index_is_made_anew_and_never_believed() {
     let whole = fs::read(&index).unwrap();
     let length = whole.len() as u64;
     for_each_transport(|transport| {
-        // A few places of each part; all of them are tried without a mount.
+        // A few places of each part; another test tries all of them without a mount.
         let flips = [0, 9, 20, 60, 90, length / 3, length / 2, length * 3 / 4, length - 2];
         let damages = flips.map(Some).into_iter().chain([None]);
         for flip in damages {
@@ -289,7 +289,7 @@ fn the_user_says_where_an_index_lies_or_that_there_is_none() {
         assert_eq!(files_in(directory.path()), ["x.tar"]);
         let kept = files_in(elsewhere.path());
         assert!(kept.len() == 2 && kept[1].starts_with("x.tar-"), "{kept:?}");
-        // `none` does not look at one that is there, `memory` does.
+        // `none` does not look at an existing index, `memory` does.
         Mount::new(transport, &source, &[]).unmount();
         flip_byte(&beside(&source), 3);
         let none = Mount::new(transport, &source, &["index=none"]);
@@ -308,7 +308,7 @@ fn an_index_serves_every_view_of_its_container() {
         let members: [(&str, &[u8]); 3] = [("in.zip", &inner), ("a", b"1"), ("a", b"2")];
         let source = file_in(&directory, "x.tar", tar(&members));
         let names = |options: &[&str]| super::paths(&Mount::new(transport, &source, options));
-        // Whatever the first mount keeps, the others show what they were asked for.
+        // Whatever index the first mount keeps, each mount shows the names that its options ask for.
         let views: [(&[&str], &[&str]); 5] = [
             (&["nested=1"], &["a", "in.zip/x"]),
             (&[], &["a", "in.zip"]),
@@ -340,7 +340,7 @@ fn a_file_that_is_no_index_is_not_replaced_by_one() {
     }
     assert!(fs::read(&source).unwrap() == bytes);
     assert_eq!(fs::read(&precious).unwrap(), b"work");
-    // An empty one, as mktemp makes it, is replaced; so is an index of another container.
+    // An empty file, as mktemp makes it, is replaced; so is an index of another container.
     let empty = file_in(&directory, "empty", "");
     assert!(index(&empty).ok().stderr.contains("1 index written"));
     fs::write(&source, archive(2)).unwrap();
@@ -384,7 +384,7 @@ fn index_builds_ahead_and_says_what_it_wrote() {
     });
 }
 
-/// Whether a process has a handler for SIGINT.
+/// If no index can be written, the messages name the reason alone.
 #[test]
 fn index_that_can_write_no_index_ends_with_exit_code_6() {
     let directory = temp_dir();
@@ -403,7 +403,7 @@ fn index_that_can_write_no_index_ends_with_exit_code_6() {
         assert_eq!(outcome.code, 6, "{}", outcome.stderr);
         assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("0 indexes written"), "{}", outcome.stderr);
-        // Words of a library, and a file that is gone.
+        // The words of a library, and the name of a file that is gone.
         for none in ["at path", ".ffrfs-index-"] {
             assert!(!outcome.stderr.contains(none), "{}", outcome.stderr);
         }
@@ -434,7 +434,7 @@ fn ctrl_c_while_an_index_is_built_leaves_no_file_behind() {
     assert!(said.contains("interrupted: no index was written"), "{said}");
     assert_eq!(files_in(indexes.path()), Vec::<String>::new());
     assert_eq!(files_in(disk.real().parent().unwrap()), ["data.ffr", "disk"]);
-    // It can be built once the user lets it.
+    // The index can be built once the command is not interrupted.
     disk.slow_down(Duration::ZERO);
     run(&mut command).ok();
     assert_eq!(files_in(indexes.path()).len(), 1);

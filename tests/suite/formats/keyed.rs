@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `ffrfs` without indexes; what it says.
+/// Runs `ffrfs` without indexes, and returns its output.
 #[track_caller]
 fn tool(args: &[&str], paths: &[&Path]) -> String {
     let command = &mut Command::new(FFRFS);

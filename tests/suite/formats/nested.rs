@@ -46,7 +46,7 @@ fn zip_and_tar_in_zip_are_directories_of_their_names() {
         ("packed.zip", &packed),
     ]);
     for_each_transport(|transport| {
-        // `format` names that of the outermost one.
+        // `format` names the format of the outermost container.
         let ways: [(&[&str], &Tree); 4] = [
             (&[], &closed),
             (&["nested=0"], &closed),
@@ -145,7 +145,7 @@ fn containers_that_are_compressed_members_are_directories() {
         assert!(mount.bad().is_empty());
     });
     for_each_transport(|transport| {
-        // Nothing was read yet.
+        // No file of this mount was read yet.
         let mount = Mount::new(transport, &outer, &["nested=1"]);
         read_in_the_middle(
             &mount,
@@ -161,7 +161,7 @@ fn containers_that_are_compressed_members_are_directories() {
     assert!(fs::read(out.join("in.tar/image")).unwrap() == image);
 }
 
-/// Reads pieces of files that hold the same.
+/// Reads pieces of files that have the same content.
 #[track_caller]
 fn read_in_the_middle(mount: &Mount, names: &[&str], expected: &[u8]) {
     use std::os::unix::fs::FileExt;
@@ -226,7 +226,7 @@ fn in_a_compressed_member_a_bad_sample_is_one_bad_file_and_a_damaged_stream_stay
         assert_eq!(mount.read("twice.zip/good").unwrap(), b"good");
         let bad: Vec<_> = mount.bad().into_iter().map(|line| line[0].clone()).collect();
         assert_eq!(bad, ["in.zip/bad", "twice.zip/bad"]);
-        // What is in it is not served, and its own bytes do not match.
+        // Its members are not served, and its own bytes do not match.
         assert!(fs::metadata(mount.path("torn.zip")).unwrap().is_file());
         crate::common::assert_errno(mount.read("torn.zip"), libc::EIO);
         let says = |line: &str| line.contains("torn.zip") && line.contains("shown as a file");
@@ -238,7 +238,7 @@ fn in_a_compressed_member_a_bad_sample_is_one_bad_file_and_a_damaged_stream_stay
 fn a_small_file_that_takes_much_memory_is_read_where_there_is_so_much_and_is_never_bad() {
     let directory = temp_dir();
     let small = super::write::text(9, 2000);
-    // Blocks of nothing, which the outer encoding makes small.
+    // Blocks without data, which the outer encoding makes small.
     let nothing = [0, 0, 0, 0xff, 0xff].repeat(8 << 20);
     let encoded = [nothing, super::write::deflate(&small)].concat();
     let large = super::write::Member { method: 8, stored: encoded, ..stored("large", &small) };
@@ -246,7 +246,7 @@ fn a_small_file_that_takes_much_memory_is_read_where_there_is_so_much_and_is_nev
     let outer = file_in(&directory, "outer.zip", zip(&[deflated("in.zip", &inner)]));
     let alone = file_in(&directory, "in.zip", &inner);
     for_each_transport(|transport| {
-        // Step by step it takes little.
+        // Step by step, decoding takes little memory.
         let mount = Mount::new(transport, &alone, &["memory=16M"]);
         assert!(mount.read("large").unwrap() == small);
         drop(mount);
@@ -334,7 +334,7 @@ fn a_nested_container_that_is_damaged_stays_a_file_and_is_logged() {
     assert!(says("bad.zip") && says("none.tar"), "{info}");
 }
 
-/// What `ffrfs info` prints of a container.
+/// The output of `ffrfs info` for a container.
 fn info(container: &std::path::Path, nested: &str) -> String {
     let info = run(Command::new(FFRFS).args(["info", nested]).arg(container)).ok();
     String::from_utf8(info.stdout).unwrap()

@@ -1,4 +1,4 @@
-//! What is kept of compressed containers in containers, so that the next mount decodes nothing.
+//! Kept indexes of compressed containers in containers, so that the next mount decodes nothing.
 
 use super::write::{deflated, stored, tar, text, through, zip, zip_with_places};
 use super::{file_in, tree};
@@ -16,7 +16,7 @@ type Tree = BTreeMap<String, Vec<u8>>;
 
 const STAYS_A_FILE: &str = "shown as a file";
 
-/// A zip of compressed members that are containers; what it shows two levels deep; and where the members begin.
+/// A zip of compressed members that are containers; the tree that it shows two levels deep; and the members' offsets.
 fn nested(large_bytes: usize) -> (Vec<u8>, Tree, Vec<u64>) {
     let (large, image) = (text(5, large_bytes), noise(7, 300_000));
     let inner_zip = zip(&[deflated("large", &large), stored("image", &image), stored("none", "")]);
@@ -68,7 +68,7 @@ fn kept_beside(container: &Path) -> PathBuf {
     path.into()
 }
 
-/// The names of all files below a directory; none is read.
+/// The names of all files below a directory; no file is read.
 fn names_below(root: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut directories = vec![root.to_owned()];
@@ -121,7 +121,7 @@ fn the_second_mount_decodes_no_member_for_its_names() {
         {
             assert_eq!(fs::metadata(mount.path(name)).unwrap().len(), large.len() as u64, "{name}");
         }
-        // What does not lie in the damaged intervals is whole, and what does is not served.
+        // Bytes outside of the damaged intervals are right, and bytes inside are not served.
         let file = File::open(mount.path("in.tar/ranges.zip/large")).unwrap();
         let mut end = [0; 1000];
         file.read_exact_at(&mut end, large.len() as u64 - 1000).unwrap();
@@ -189,7 +189,7 @@ fn indexes_of_nested_containers_lie_where_the_options_say() {
     assert!(names(&directory).is_empty());
     let listed = run(Command::new(FFRFS).args(["index", "--nested=2"]).arg(&source)).ok();
     assert!(listed.stderr.contains("outer.zip.nested.ffrfs-index"), "{listed:?}");
-    // It is no container.
+    // The kept index is not taken for a container.
     let all = Mount::new(Transport::DevFuse, directory.path(), &["nested=2"]);
     assert_eq!(names_below(all.point()).len(), expected.len());
 }

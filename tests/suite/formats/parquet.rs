@@ -37,7 +37,7 @@ fn nested_and_kept_files_are_the_same_files() {
         for_each_transport(|transport| {
             let expected = tree(Mount::new(transport, &plain, &["index=none"]).point());
             assert!(expected.len() > 100);
-            // Once by a pass, and once by its kept index.
+            // The first mount makes a pass, the second one uses the kept index.
             for _ in 0..2 {
                 let mount = Mount::new(transport, &plain, &[]);
                 assert!(tree(mount.point()) == expected, "{name}");
@@ -66,7 +66,7 @@ fn what_is_extracted_and_converted_is_what_a_mount_shows() {
             ffrfs(&["convert", source, tar.to_str().unwrap()]).ok();
             assert!(tree(Mount::new(transport, &tar, &[]).point()) == expected, "{name}");
         }
-        // Records of the same fields.
+        // Converted to a TFRecord, the rows are records of the same fields.
         let directory = temp_dir();
         let source = fixture("rows.parquet");
         let records = directory.path().join("x.tfrecord");
@@ -140,7 +140,7 @@ fn a_page_that_changes_behind_the_pass_fails_for_its_rows() {
     let directory = temp_dir();
     let path = directory.path().join("x.parquet");
     let bytes = fs::read(fixture("checked.parquet")).unwrap();
-    // The last of the floats, 11/8, ends their dictionary as it is.
+    // The float 11/8 is the last value of the floats' dictionary, and is stored as it is.
     let place = bytes.windows(2).position(|found| found == [0xb0, 0x3f]).unwrap() as u64;
     for_each_transport(|transport| {
         fs::copy(fixture("checked.parquet"), &path).unwrap();
@@ -171,7 +171,7 @@ fn verify_compares_decoded_values_with_a_sidecar() {
     let mut bytes = fs::read(fixture("rows.parquet")).unwrap();
     let source = file_in(&directory, "rows.parquet", &bytes);
     ffrfs(&["sum".as_ref(), "--sidecar".as_ref(), source.as_os_str()]).ok();
-    // A letter of a caption in a page without a checksum: it can still be decompressed.
+    // A letter of a caption in a page without a checksum: the page can still be decompressed.
     bytes[454] ^= 0x55;
     fs::write(&source, &bytes).unwrap();
     let found = ffrfs(&["verify".as_ref(), source.as_os_str()]);
@@ -186,7 +186,7 @@ fn verify_compares_decoded_values_with_a_sidecar() {
                 let read = fs::read(mount.path("000003/caption.txt"));
                 assert_eq!(read.unwrap_err().raw_os_error(), Some(libc::EIO), "{verify}");
             }
-            // Also where the first read is one of the end, not of the beginning.
+            // Also if the first read is one of the end, not of the beginning.
             let file = fs::File::open(mount.path("000002/caption.txt")).unwrap();
             let size = file.metadata().unwrap().len();
             assert_eq!(file.read_at(&mut [0; 8], size - 3).unwrap(), 3);

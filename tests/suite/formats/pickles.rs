@@ -68,7 +68,7 @@ fn pickled_samples_are_the_files_that_they_hold() {
         let (container, wanted) =
             (directory.path().join("p.ffr"), directory.path().join("expected"));
         let wanted = tree(&wanted);
-        // Read, and then opened by the index that was kept.
+        // The first mount reads the pickles, the second one uses the kept index.
         for _ in 0..2 {
             let mount = Mount::new(transport, &container, &["pickles"]);
             let found = tree(mount.point());

@@ -1,4 +1,4 @@
-//! Formats of records: TFRecord as its package wrote it, in whatever it lies; RecordIO and MDS as they are documented.
+//! Formats of records: TFRecord as its package wrote it, in every kind of container; RecordIO and MDS as they are documented.
 
 use super::write::{stored, text, through, zip};
 use super::{file_in, tree};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What `numpy.save` writes for one element, or a vector: the header is as long for all of them.
+/// The elements in the bytes that `numpy.save` writes for one element or a vector: all of them have a header of this length.
 fn elements(file: &[u8]) -> &[u8] {
     &file[128..]
 }
@@ -26,7 +26,7 @@ fn image_record(label: f32, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A shard of MDS with a text and a number.
+/// A shard of MDS whose samples have a text and a number.
 fn shard(samples: &[(&str, i64)]) -> Vec<u8> {
     let json = br#"{"column_encodings": ["int", "str"], "column_names": ["n", "t"], "column_sizes": [8, null], "format": "mds"}"#;
     let mut at = (8 + 4 * samples.len() + json.len()) as u32;
@@ -65,7 +65,7 @@ fn verify_compares_shards_of_mds_with_the_hashes_in_their_list() {
     let right = ffrfs(&["verify", source]).ok();
     assert!(right.stderr.contains("3 files have the hashes that index.json lists: 0 bad"));
     assert!(!right.stderr.contains("not verifiable"), "{}", right.stderr);
-    // A part of the samples says nothing of files.
+    // A check of a part of the samples says nothing about whole files.
     let part = ffrfs(&["verify", "--sample", "0-1", source]).ok();
     assert!(part.stderr.contains("not verifiable") && !part.stderr.contains("index.json"));
 
@@ -116,7 +116,7 @@ fn compressed_and_nested_tfrecords_are_the_same_files() {
             let expected = tree(plain.point());
             assert!(!expected.is_empty());
             for (source, option, below) in &sources {
-                // Once by a pass, and once by its kept index.
+                // The first mount makes a pass, the second one uses the kept index.
                 for _ in 0..2 {
                     let options: &[&str] = if option.is_empty() { &[] } else { &[option] };
                     let mount = Mount::new(transport, source, options);
@@ -173,7 +173,7 @@ fn shards_of_records_are_numbered_on_and_tools_take_them() {
         let path = "train.tfrecord-00002-of-00003/000001/label.npy";
         assert_eq!(shards.read(path).unwrap(), label);
     });
-    // A directory by itself would be packed.
+    // A directory as a source would be packed.
     let source = &format!("{}/train.*-of-00003", directory.path().display());
     let verified = ffrfs(&["verify", source]).ok();
     assert!(verified.stderr.contains("0 bad") || verified.text().contains("0 bad"));
@@ -226,7 +226,7 @@ fn a_record_that_does_not_match_its_checksum_is_an_error_and_the_others_are_serv
             assert_eq!(mount.stats()["checksum_failures"], expected.len());
         });
     };
-    // Damage that the pass sees: none of the record's bytes can be believed.
+    // Damage that the pass sees: no byte of the record can be trusted.
     fs::copy(fixture("alike.tfrecord"), &path).unwrap();
     let bytes = fs::read(&path).unwrap();
     let image = bytes.windows(4).position(|bytes| bytes == b"\xff\xd8\xff\xe0").unwrap() as u64;
@@ -234,7 +234,7 @@ fn a_record_that_does_not_match_its_checksum_is_an_error_and_the_others_are_serv
     let files = ["box.npy", "image.jpg", "label.npy", "text.txt"];
     let all: Vec<_> = files.iter().map(|file| format!("000000/{file}")).collect();
     check(&all.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
-    // Compressed, too; and by a kept index.
+    // Also in a compressed file, and by a kept index.
     let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path).unwrap(), 6);
     let packed = file_in(&directory, "x.tfrecord.zz", zlib);
     for path in [&path, &packed, &path, &packed] {
@@ -425,7 +425,7 @@ fn what_is_said_of_several_shards_is_said_once() {
     assert_eq!(said.matches("unknown encoding").count(), 1, "{said}");
     let names = [0, 1, 2].map(|number| format!("shard.{number:05}.mds"));
     assert!(names.iter().all(|name| said.matches(name).count() == 1), "{said}");
-    // `info` has a line for each shard, and its warnings below the first that has them.
+    // `info` has a line for each shard, and the warnings stand below the first shard that has them.
     let said = ffrfs(&["info".as_ref(), directory.path().as_os_str()]).ok().text();
     assert_eq!(said.matches("unknown encoding").count(), 1, "{said}");
     let warning = said.lines().nth(1).unwrap();

@@ -149,7 +149,7 @@ fn of_several_bad_shards_the_first_in_order_is_named_although_all_are_read_at_th
     let small = directory.path().join("train-000001.tar");
     let bytes = fs::read(&large[0]).unwrap();
     fs::write(&small, &bytes[..bytes.len() / 100]).unwrap();
-    // The large one is found to be bad last.
+    // The large shard is found to be bad last.
     fs::write(&large[0], &bytes[..bytes.len() - 2000]).unwrap();
     let outcome = super::refused(&directory.path().join("train-*.tar"), &[]);
     assert_eq!(outcome.code, 3, "{}", outcome.stderr);

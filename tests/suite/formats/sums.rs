@@ -1,5 +1,4 @@
-//! Checksums: lists that other programs check, sidecars for formats that have none, containers that must be
-//! the ones that were named.
+//! Checksums: lists that other programs check, sidecars for formats that have none, containers that must be the named ones.
 
 mod list;
 mod named;
@@ -23,7 +22,7 @@ fn sum(source: &Path, args: &[&str]) -> Outcome {
     run(Command::new(FFRFS).arg("sum").args(args).arg(source))
 }
 
-/// Members of all the sizes that the engine tells apart, and where each lies in a tar of them.
+/// Members of all the sizes that the engine tells apart, and the offset of each in a tar of them.
 fn members() -> (Vec<(String, Vec<u8>)>, Vec<u64>) {
     let sizes = [10, 4096, 100_000, 3 << 20, 9 << 20, 0, 700];
     let member = |(number, &size): (usize, &usize)| {

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A directory with files of all kinds, and one for archives of it.
+/// A directory with files of all kinds, and a directory for archives of it.
 fn planted() -> (TempDir, TempDir) {
     let directory = temp_dir();
     plant(directory.path());
@@ -43,7 +43,7 @@ fn what_gnu_tar_packs_is_shown_with_modes_times_and_links() {
     }
 }
 
-/// Where data begins and ends in a file, as SEEK_DATA and SEEK_HOLE tell.
+/// The ranges of data in a file, as SEEK_DATA and SEEK_HOLE find them.
 fn pieces(path: &Path) -> Vec<(i64, i64)> {
     let file = File::open(path).unwrap();
     let (mut all, mut at) = (Vec::new(), 0);
@@ -114,7 +114,7 @@ with tarfile.open(archive, 'w', format=getattr(tarfile, format)) as tar: tar.add
         let args = [directory.path(), &archive, Path::new(format)];
         python(PACK, &args).ok();
         for_each_transport(|transport| {
-            // It keeps times as floating-point numbers.
+            // Python keeps times as floating-point numbers.
             compare(directory.path(), &Mount::new(transport, &archive, &[]), Times::Seconds);
         });
     }
@@ -240,7 +240,7 @@ fn a_member_that_is_called_as_the_control_directory_does_not_take_its_place() {
     let members: [(&str, &[u8]); 2] = [(".ffrfs/info.json", b"not this"), ("x", b"x")];
     let archive = file_in(&directory, "x.tar", super::write::tar(&members));
     for_each_transport(|transport| {
-        // The second time by the kept names.
+        // The second mount uses the kept names.
         for _ in 0..2 {
             let mount = Mount::new(transport, &archive, &[]);
             assert_eq!(mount.info()["samples"], 2);
@@ -257,7 +257,7 @@ fn options_of_names_that_mean_nothing_for_members_are_refused() {
     let directory = temp_dir();
     let archive = file_in(&directory, "x.tar", super::write::tar(&[("x", b"x")]));
     for option in ["suffix=.jpg", "fanout=10"] {
-        // Also by the kept names.
+        // The second mount uses the kept names.
         for _ in 0..2 {
             let outcome = super::refused(&archive, &[option]);
             assert_eq!(outcome.code, 1, "{option}: {}", outcome.stderr);

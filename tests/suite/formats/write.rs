@@ -11,7 +11,7 @@ pub(super) struct Member {
     pub(super) name: Vec<u8>,
     pub(super) data: Vec<u8>,
     pub(super) method: u16,
-    /// What stands in the file.
+    /// The bytes that stand in the file.
     pub(super) stored: Vec<u8>,
     pub(super) flags: u16,
     pub(super) extra: Vec<u8>,
@@ -60,7 +60,7 @@ fn common(member: &Member) -> Vec<u8> {
     out
 }
 
-/// A zip file, and where the stored bytes of each member begin in it.
+/// A zip file, and the offsets of the members' stored bytes in it.
 pub(super) fn zip_with_places(members: &[Member]) -> (Vec<u8>, Vec<u64>) {
     let (mut out, mut directory, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for member in members {
@@ -126,7 +126,7 @@ fn tar_header(name: &str, length: usize) -> [u8; 512] {
     header
 }
 
-/// What a program makes of these bytes: its standard input to its standard output.
+/// The standard output of a program that gets these bytes as its standard input.
 #[track_caller]
 pub(super) fn through(program: &str, args: &[&str], bytes: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);

@@ -124,7 +124,7 @@ with zipfile.ZipFile(sys.argv[1], 'w') as archive:
     });
 }
 
-/// Three of Python's: cp437, Shift-JIS, and UTF-8 with its flag.
+/// Three names that Python writes: cp437, Shift-JIS, and UTF-8 with its flag.
 const NAMES: &str = r#"
 import sys, zipfile
 class Raw(zipfile.ZipInfo):
@@ -295,7 +295,7 @@ fn stored_members_are_mapped_and_read_in_any_order() {
     });
 }
 
-/// A member in one frame of zstd, which can be decoded only from its start; between two small ones.
+/// A zip file with a member in one frame of zstd, which can be decoded only from its start, between two small members.
 fn one_frame(data: &[u8]) -> Vec<u8> {
     let large = write::Member {
         method: 93,
@@ -330,7 +330,7 @@ fn members_that_cannot_be_read_in_the_middle_are_decoded_to_the_directory_that_s
         }
         assert!(mount.read("large").unwrap() == data);
         assert_eq!(mount.bad(), Vec::<Vec<String>>::new());
-        // It has no name, and goes with the mount.
+        // The spool has no name, and goes with the mount.
         assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
     });
     let missing = format!("spool={}", directory.path().join("missing").display());
@@ -343,7 +343,7 @@ fn a_spooled_member_with_a_wrong_byte_gives_no_byte_at_all() {
     let (directory, spool) = (temp_dir(), temp_dir());
     let data = [vec![0; 66 << 20], noise(5, 300_001)].concat();
     let archive = file_in(&directory, "x.zip", one_frame(&data));
-    // In the noise, which zstd cannot make smaller.
+    // A byte in the noise, which zstd cannot make smaller.
     let length = fs::metadata(&archive).unwrap().len();
     flip_byte(&archive, length - 100_000);
     let option = format!("spool={}", spool.path().display());
@@ -378,7 +378,7 @@ fn a_full_spool_is_an_error_that_says_so_and_can_be_tried_again() {
 
 #[test]
 fn a_warmup_fetches_members_behind_local_headers_of_different_lengths() {
-    // As PyTorch pads its archives: none of them is where the header before it lets it be expected.
+    // Members padded as in PyTorch's archives: none is where the header before it makes a reader expect it.
     let members: Vec<_> = (0..80_usize)
         .map(|number| {
             let padding = number * 37 % 64;

@@ -1,4 +1,4 @@
-//! The program itself, with limited memory and time, on what `super` tries in this process.
+//! The program itself, with limited memory and time, on the containers that `super` tries in this process.
 
 use super::super::common::{
     FFRFS, Mount, Outcome, TempDir, Transport, assert_errno, clean_up, for_each_transport,
@@ -19,7 +19,7 @@ fn tame(args: &[&str], source: &Path) -> Outcome {
     run(shell.args(["-c", script, FFRFS]).args(args).arg(source))
 }
 
-/// Whether it ended in one of the ways that are documented for bad containers.
+/// Checks that a program ended in one of the ways that are documented for bad containers.
 #[track_caller]
 fn assert_civil(outcome: &Outcome, what: &str) {
     let is_known = matches!(outcome.code, 0 | 2 | 3 | 4);
@@ -30,7 +30,7 @@ fn assert_civil(outcome: &Outcome, what: &str) {
     }
 }
 
-/// All commands that only read, with and without damage allowed.
+/// Runs all commands that only read, with and without damage allowed.
 fn try_commands(source: &Path, what: &str) {
     for args in [&["info"][..], &["info", "--json"], &["ls", "-lR"], &["verify", "-j2"]] {
         for damaged in [&[][..], &["--allow-damaged"]] {
@@ -86,7 +86,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Damage of every kind: what it is called, and the file.
+/// Damage of every kind: its name, and the damaged file.
 fn damages(model: &Model) -> Vec<(String, Vec<u8>)> {
     let file = &model.file;
     let tables = 12 + 12 * 5;
@@ -200,13 +200,13 @@ fn peak_memory(mount: &Mount) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Pickles that would do harm to a reader that believes them; `file` is what one of them would create.
+/// Pickles that would harm a reader that trusts them; `file` is the file that one of them would create.
 fn bombs(file: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let touch = format!("(S'touch {}'\ntR.", file.display());
     let repeat = |bytes: &[u8], times: usize, end: &[u8]| [&bytes.repeat(times)[..], end].concat();
     let mut laughs = b"}q\0".to_vec();
     for level in 1..40u8 {
-        // Each level holds the one before twice.
+        // Each level holds the level before twice.
         laughs.extend_from_slice(&[b'}', b'q', level, b'(']);
         for name in [b'a', b'b'] {
             laughs.extend_from_slice(&[0x8c, 1, name, b'h', level - 1]);

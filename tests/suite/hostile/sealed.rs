@@ -1,4 +1,4 @@
-//! Tar archives with a sidecar: whatever is flipped, no byte is given out that is not what it was.
+//! Tar archives with a sidecar: whatever bit is flipped, only original bytes are given out.
 
 use super::{Files, show};
 use crate::common::{noise, run, temp_dir};
@@ -55,7 +55,7 @@ fn sidecar(bytes: &[u8]) -> Arc<Section> {
     Arc::new(read(&source).unwrap().remove(0))
 }
 
-/// What a mount shows that has this sidecar; `None`: it is refused.
+/// The files that a mount with this sidecar shows; `None` if the archive is refused.
 fn served(bytes: &[u8], section: &Arc<Section>, verify: Verify) -> Option<Files> {
     let (key, mut opened) = open(bytes)?;
     if section.key().differs(&key).is_some() {
@@ -73,7 +73,7 @@ fn a_flipped_byte_of_a_sealed_archive_is_refused_or_eio_or_changes_no_bytes() {
     assert_eq!(whole.len(), 5);
     assert!(whole.values().all(Result::is_ok));
     let (mut refused, mut bad) = (0, 0);
-    // An odd number, so that all places in a block have their turn.
+    // An odd step, so that all places in a block have their turn.
     for at in (0..bytes.len()).step_by(151) {
         bytes[at] ^= 1 << (at % 8);
         let verify = if at % 2 == 0 { Verify::Always } else { Verify::Once };

@@ -33,7 +33,7 @@ fn a_mount_point_that_mount_made_is_gone_when_umount_returns() {
         unmounted.ok();
         assert!(is_made && !made.exists());
     }
-    // One that was there stays.
+    // A directory that was there stays.
     fs::create_dir(&made).unwrap();
     let mut command = Command::new(FFRFS);
     run(command.args(["mount", "data.ffr"]).current_dir(directory.path())).ok();
@@ -82,7 +82,7 @@ fn umount_waits_for_the_end_though_another_mount_has_got_the_device_number() {
     let table = || fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     std::thread::scope(|scope| {
         let unmounted = scope.spawn(|| umount(&[mount.point()]));
-        // The kernel gives the least number that is free; another test may take it first, which is as good.
+        // The kernel gives the least free number; a mount of another test may take it first, which is as good.
         let start = Instant::now();
         while table().lines().any(has_number) && start.elapsed() < IN_TIME {}
         let others: Vec<Tmpfs> =
@@ -237,7 +237,7 @@ fn umount_takes_several_mount_points_and_goes_on_after_a_failure() {
     });
 }
 
-/// Reads a file over and over, each time from the daemon, until that fails or `enough` is set.
+/// Reads a file over and over, each time from the daemon, until a read fails or `enough` is set.
 fn read_on(path: &Path, started: &AtomicBool, enough: &AtomicBool) -> io::Result<()> {
     let file = File::open(path)?;
     let mut bytes = vec![0; 100_000];
@@ -282,7 +282,7 @@ fn lazy_umount_while_files_are_read_lets_the_readers_finish() {
     });
 }
 
-/// Four readers; `end` happens to the mount; all of them must fail after it.
+/// Starts four readers and calls `end`, which ends the mount; all readers must fail after it.
 #[track_caller]
 fn readers_fail_after(mount: &Mount, end: impl FnOnce()) {
     let enough = AtomicBool::new(false);
@@ -307,7 +307,7 @@ fn readers_fail_after(mount: &Mount, end: impl FnOnce()) {
         for reader in readers {
             let error = reader.join().unwrap().expect_err("nobody is there to answer");
             let errno = error.raw_os_error().unwrap();
-            // ECANCELED is what the kernel says of a request in the ring of a process that has died.
+            // The kernel gives ECANCELED for a request in the ring of a process that has died.
             let usual =
                 [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED, libc::EIO, libc::ENOENT];
             assert!(usual.contains(&errno), "{error}");

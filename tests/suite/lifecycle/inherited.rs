@@ -1,5 +1,5 @@
-//! What a program inherits from the one that starts it: signals that are ignored or blocked, a limit of file sizes, a service
-//! manager that waits for somebody else.
+//! Settings that a program inherits from the one that starts it: signals that are ignored or blocked, a limit of file sizes,
+//! a service manager that waits for another process.
 
 use super::*;
 use crate::common::parent_of;
@@ -12,7 +12,7 @@ fn by_env(option: &str, inner: &Command) -> Command {
     command
 }
 
-/// Whether `env` can do that (coreutils 8.31).
+/// Whether `env` can change signals (coreutils 8.31).
 fn can_change_signals() -> bool {
     run(Command::new("env").args(["--ignore-signal=CHLD", "true"])).code == 0
 }
@@ -77,7 +77,7 @@ fn a_limit_of_file_sizes_ends_no_daemon_whose_log_is_full() {
             let mut command = Command::new("sh");
             command.args(["-c", "ulimit -f 8 && exec \"$0\" \"$@\""]);
             command.arg(inner.get_program()).args(inner.get_args());
-            // The last one counts.
+            // The last `--log-file` counts.
             command.arg("--log-file").arg(&log);
             command
         });

@@ -3,7 +3,7 @@
 use super::*;
 use std::path::PathBuf;
 
-/// Mounts with a limit that the shell's `ulimit` sets. What says that it works, works; else nothing is left behind.
+/// Mounts with a limit that the shell's `ulimit` sets. A mount that succeeds works; a failed one leaves nothing behind.
 #[track_caller]
 fn mount_with(transport: Transport, limit: &str, sources: &[&Path], first: &[u8]) -> Outcome {
     let directory = temp_dir();
@@ -62,7 +62,7 @@ fn many_shards_are_mounted_with_few_open_files_or_the_message_names_limit_and_ne
     });
 }
 
-/// A `.tar.gz` of samples that are called `000` and so on.
+/// A `.tar.gz` of samples with the names `000` and so on.
 fn compressed(directory: &TempDir, content: &[Vec<u8>]) -> PathBuf {
     let names = || (0..content.len()).map(|number| format!("{number:03}"));
     for (name, sample) in names().zip(content) {
@@ -77,13 +77,13 @@ fn compressed(directory: &TempDir, content: &[Vec<u8>]) -> PathBuf {
 #[test]
 fn what_is_kept_in_memory_leaves_room_for_reads_under_a_limit_of_memory() {
     let directory = temp_dir();
-    // More than the limit.
+    // More bytes than the limit.
     let content: Vec<_> = (0..160).map(|number| noise(number, 1 << 20)).collect();
     let archive = compressed(&directory, &content);
     let point = directory.path().join("mnt");
     fs::create_dir(&point).unwrap();
     for_each_transport(|transport| {
-        // By itself io_uring is not taken where its buffers have no room.
+        // With `auto`, io_uring is not taken where its buffers have no room.
         let transport = if transport == Transport::Uring { "auto" } else { "devfuse" };
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -v 150000 && exec \"$0\" \"$@\"", FFRFS]);
@@ -99,15 +99,15 @@ fn what_is_kept_in_memory_leaves_room_for_reads_under_a_limit_of_memory() {
     });
 }
 
-/// What a process has mapped.
+/// The bytes of address space that a process has mapped.
 fn mapped_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// As [`mapped_bytes`], of a mount that was just made, once it has given back what only its start needed: it would have more
-/// room under a limit than was meant.
+/// As [`mapped_bytes`], of a mount that was just made, once it has given back the memory that only its start needed, which
+/// would be more room under a limit than was meant.
 fn settled_bytes(pid: i32) -> u64 {
     let (mut mapped, mut since) = (mapped_bytes(pid), Instant::now());
     wait_until("a mount settles", IN_TIME, || {
@@ -126,7 +126,7 @@ fn limit_address_space(pid: i32, bytes: &str) {
     run(Command::new("prlimit").args(["--pid", &process, &limit])).ok();
 }
 
-/// How many threads of a daemon have a name that begins so.
+/// The number of threads of a daemon whose names begin with `name`.
 fn threads(pid: i32, name: &str) -> usize {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
@@ -139,7 +139,7 @@ fn reading_threads_that_a_limit_forbids_are_started_once_there_is_room() {
     let directory = temp_dir();
     let container = container_in(&directory, &content);
     for_each_transport(|transport| {
-        // Its reads are those of threads, with each transport.
+        // The source lies on another mount, so that threads read it with each transport.
         let source = Source::of(&container);
         let mount = Mount::new(transport, source.file(), &[]);
         let pid = mount.pid();
@@ -148,7 +148,7 @@ fn reading_threads_that_a_limit_forbids_are_started_once_there_is_room() {
             let number = numbers.next().expect("a sample that was not read yet");
             assert!(mount.read(format!("{number:06}")).unwrap() == content[number], "{number}");
         };
-        // Too little for another thread, and enough for a read.
+        // Too little room for another thread, and enough for a read.
         limit_address_space(pid, &(settled_bytes(pid) + (24 << 20)).to_string());
         read();
         assert_eq!(threads(pid, "ffrfs-read"), 0, "{}", mount.log());
@@ -176,7 +176,7 @@ fn decoding_threads_that_a_limit_forbids_are_started_once_there_is_room() {
                 assert!(mount.read(format!("{number:03}")).unwrap() == content[number], "{number}");
             }
         };
-        // Until something is foreseen. What is kept of each read would take from what is left for the next one.
+        // Reads until the mount foresees a read. Memory that is kept of each read would take from the room of the next one.
         let (mut mapped, mut next) = (settled_bytes(pid), 0);
         while !mount.log().contains("0 of 2 decoding threads") {
             limit_address_space(pid, &(mapped + (30 << 20)).to_string());
@@ -217,7 +217,7 @@ fn where_the_buffers_of_io_uring_have_no_room_auto_takes_the_device() {
     let container = container_in(&directory, &contents);
     let (point, log) = (directory.path().join("mnt"), directory.path().join("log"));
     fs::create_dir(&point).unwrap();
-    // Whether it is mounted under this limit, and what the log says.
+    // Whether the mount succeeds under this limit, and the text of the log.
     let mount = |kibibytes: u32, transport: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\""), FFRFS]);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// How long commands wait for a daemon, with what a busy machine takes beside it.
+/// The time that commands wait for a daemon, and that a busy machine takes besides.
 const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// In the environment of all processes of commands: the mount point.
+/// The variable with the mount point, in the environment of all processes of commands.
 const ASKED: &str = "FFRFS_TEST_ASKED";
 
 /// The processes that commands on a mount have left behind.
@@ -141,7 +141,7 @@ fn a_mount_on_or_from_a_stopped_one_gives_up_after_the_time_for_one_answer() {
         let inside = mount.path("000001");
         let stopped = Stopped::new(&mount);
         for paths in [&[container.as_path(), mount.point()][..], &[inside.as_path()]] {
-            // A busy machine may take long once.
+            // On a busy machine a command may take long once.
             wait_until("it is quick", Duration::from_secs(60), || {
                 let start = Instant::now();
                 assert_eq!(run(Command::new(FFRFS).arg("mount").args(paths)).code, 5);
@@ -153,7 +153,7 @@ fn a_mount_on_or_from_a_stopped_one_gives_up_after_the_time_for_one_answer() {
     });
 }
 
-/// A mount of `samples` with a directory, on which something can be mounted, and its name.
+/// A mount that shows a directory, on which another mount can lie, and the directory's name.
 fn mount_of_a_directory(transport: Transport) -> (Mount, &'static str) {
     let directory = temp_dir();
     let packed = directory.path().join("files");
@@ -183,7 +183,7 @@ fn commands_give_up_on_a_stopped_mount_that_lies_in_another_one_and_name_that() 
             assert!(outcome.stderr.contains(&force), "{command:?}: {}", outcome.stderr);
         }
         drop(stopped);
-        // The outer one is named where that is stopped.
+        // The message names the outer mount if that one is stopped.
         let stopped = Stopped::new(&outer);
         let outcome = ffrfs(&["umount", point]);
         let force = format!("ffrfs umount --force {} ", outer.point().display());
@@ -206,7 +206,7 @@ fn umount_by_force_ends_a_stopped_mount_and_whoever_waits_for_it() {
             fs::read(path)
         });
         result.recv().unwrap();
-        // The reader's request is with the kernel by then, or comes to a mount that is gone: both end.
+        // By then the kernel has the reader's request, or the request comes to a mount that is gone: in both cases it ends.
         std::thread::sleep(Duration::from_millis(200));
         ffrfs(&[Path::new("umount"), Path::new("--force"), mount.point()]).ok();
         assert!(!mount.is_mounted());
@@ -229,7 +229,7 @@ fn umount_by_force_ends_a_daemon_that_runs_though_files_are_open() {
     });
 }
 
-/// A process with a mount namespace of its own, which holds one mount of these tests; ended with the value.
+/// A process with a mount namespace of its own, which holds one mount of these tests. It ends when the value is dropped.
 struct OtherNamespace(Child);
 
 impl OtherNamespace {

@@ -11,14 +11,14 @@ const READERS: usize = 256;
 const READS: usize = 4;
 const IN_TIME: Duration = Duration::from_secs(60);
 
-/// Half noise, half zeros: it is decoded as fast as typical data.
+/// Half noise, half zeros, which are decoded as fast as typical data.
 fn content(number: usize) -> Vec<u8> {
     let mut bytes = noise(number as u64, FILE_BYTES / 2);
     bytes.resize(FILE_BYTES, 0);
     bytes
 }
 
-/// What a process has in memory that is no page of a file.
+/// The memory of a process without pages of files.
 fn anonymous_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -88,11 +88,11 @@ fn an_archive_that_is_read_in_order_is_decoded_ahead_and_what_nobody_reads_is_gi
         wait_until("the kernel asks for each byte once", IN_TIME, || {
             is_decoded_ahead(&Mount::new(transport, &source, &["memory=256M"]))
         });
-        // A reader that goes away.
+        // The reader of this mount goes away.
         let mount = Mount::new(transport, &source, &["memory=256M"]);
         let cached = |name: &str| mount.stats()["cache"][name].as_u64().unwrap();
         wait_until("what is ahead is given back", IN_TIME, || {
-            // Once more if the threads had not come to it.
+            // Reads once more if the threads had decoded nothing ahead.
             if cached("intervals_unused") == 0 && cached("intervals_ahead") == 0 {
                 for number in 0..FILES / 3 {
                     mount.read(format!("d/{number:04}")).unwrap();
@@ -104,8 +104,8 @@ fn an_archive_that_is_read_in_order_is_decoded_ahead_and_what_nobody_reads_is_gi
     });
 }
 
-/// Reads all files in order. False if the kernel dropped pages of a file before they were read, and asked for them twice: an
-/// interval of which as many bytes were given as it has is not kept, and may be decoded again.
+/// Reads all files in order. False if an interval was decoded twice because the kernel dropped pages of a file before they
+/// were read, and asked for them again: an interval is dropped once as many bytes were given out as it has.
 fn is_decoded_ahead(mount: &Mount) -> bool {
     // An interval is 4 MiB or more, but for the last one.
     let most = (FILES * (FILE_BYTES + 1024)).div_ceil(4 << 20) as u64;
@@ -116,7 +116,7 @@ fn is_decoded_ahead(mount: &Mount) -> bool {
             assert!(bytes == content(number), "{number}");
         }
     };
-    // The threads come to it sooner or later; a reader that waits for them seems to have gone.
+    // Threads decode ahead sooner or later; a reader that stops to wait for them seems to have gone.
     let mut next = FILES / 3;
     read(0..next);
     wait_until("it is decoded ahead", IN_TIME, || {

@@ -1,4 +1,4 @@
-//! What `pack` refuses, and that nothing is left where it fails or is interrupted.
+//! Inputs and outputs that `pack` refuses; and nothing is left where it fails or is interrupted.
 
 use super::super::common::{FFRFS, Need, Outcome, Tmpfs, have, temp_dir, wait_until};
 use super::{Tree, directory_of, names_in, pack};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One line of ours with this exit code and all of `says`.
+/// Checks the exit code, and that stderr contains all of `says`.
 #[track_caller]
 fn refused(outcome: &Outcome, code: i32, says: &[&str]) {
     assert_eq!(outcome.code, code, "{}", outcome.stderr);
@@ -59,7 +59,7 @@ fn force_never_removes_what_pack_did_not_write() {
     refused(&pack(&input, &file, &["--parts=2", "--force"]), 6, &["file"]);
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 
-    // What is neither, such as a device.
+    // An output that is neither: a pipe.
     let pipe = work.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     refused(&pack(&input, &pipe, &["--force"]), 6, &["pipe"]);
@@ -94,7 +94,7 @@ fn an_output_within_the_packed_folder_is_refused() {
         (names_in(&input), names_in(&input.join("d"))),
         (vec!["a".into(), "d".into()], vec!["b".into()])
     );
-    // Beside it, with a name that begins alike.
+    // An output beside the input, with a name that begins alike.
     pack(&input, &work.path().join("in.ffr"), &[]).ok();
     refused(&pack(&input, &work.path().join("nowhere/out.ffr"), &[]), 6, &["nowhere"]);
 }
@@ -105,7 +105,7 @@ fn input_that_cannot_be_read_is_exit_code_2_and_leaves_nothing() {
         ("nowhere", "in/d/dangling"),
         ("..", "in/d/loop"),
         ("self", "in/self"),
-        // A regular file whose first byte nobody can read.
+        // A regular file whose first byte cannot be read.
         ("/proc/self/mem", "in/unreadable"),
     ] {
         for args in [&[][..], &["--parts=2"]] {
@@ -148,7 +148,7 @@ fn a_full_disk_is_exit_code_6_and_leaves_nothing() {
     pack(&input, &small.point().join("out.ffr"), &[]).ok();
 }
 
-/// Begins to pack, and waits until something of the output is written under another name.
+/// Begins to pack, and waits until more than 1 MiB of the output is written under another name.
 fn begin(input: &Path, out: &Path, args: &[&str]) -> Child {
     let mut command = Command::new(FFRFS);
     command.arg("pack").arg(input).arg(out).args(args);

@@ -1,4 +1,4 @@
-//! Other readers of what `pack` writes: Python that reads as the reference package does, and that package
+//! Other readers of packed containers: Python that reads as the reference package does, and that package
 //! itself where it is installed.
 
 use super::super::common::{
@@ -88,7 +88,7 @@ else:
     assert packed.read([index for index, _ in found]) == [data for _, data in found]
 "#;
 
-/// The Python to use; one with the reference package may be named.
+/// The Python interpreter; `FFRFS_TEST_PYTHON` may name one with the reference package.
 fn interpreter() -> String {
     std::env::var("FFRFS_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
@@ -98,7 +98,7 @@ fn python(code: &str, args: &[&OsStr]) -> Option<Outcome> {
     works.then(|| run(Command::new(interpreter()).arg("-c").arg(code).args(args)))
 }
 
-/// A tree with what could go wrong: sizes, depths, more than 256 and 65,536 names, bytes that are no UTF-8.
+/// A tree with difficult cases: sizes, depths, more than 256 and 65,536 names, bytes that are no UTF-8.
 fn tree() -> Tree {
     let mut tree = Tree::default();
     let mut add = |path: &[u8], bytes: Vec<u8>| {
@@ -120,7 +120,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// The tree as a directory, and packed in several ways: output, and whether it is flat.
+/// The tree as a directory, and packed in several ways: each output, and whether it is a tree or flat.
 fn packed() -> (TempDir, PathBuf, Vec<(PathBuf, &'static str)>) {
     let work = temp_dir();
     let input = work.path().join("in");

@@ -3,11 +3,11 @@
 use super::*;
 use nix::libc::{EACCES, EIO, ESTALE};
 
-/// Requests have no answer that could be right.
+/// Faults with which no request gets a right answer.
 const WRONG: [Fault; 4] =
     [Fault::IgnoreRange, Fault::WrongRange, Fault::WrongTotal, Fault::ShortRange { missing: 7 }];
 
-/// A failure is everybody's answer who asks for the same bytes within a second.
+/// Waits: for a second, a failure is the answer to all who ask for the same bytes.
 fn forget_failures() {
     std::thread::sleep(std::time::Duration::from_millis(1200));
 }
@@ -29,7 +29,7 @@ fn a_wrong_answer_is_an_error_and_never_data() {
                 assert!(log.contains("data.ffr"), "{fault:?}: {log}");
                 remote.store.heal();
                 forget_failures();
-                // A store that is mended serves on; an object of another length is another one for good.
+                // A store that is mended serves on; an object of another length stays another object.
                 if !is_other {
                     check(&mount, &samples, [number, 30]);
                 }
@@ -63,7 +63,7 @@ fn a_refused_request_is_eacces_and_its_message_names_url_status_and_request() {
 
 #[test]
 fn retries_that_are_used_up_are_eio() {
-    // With one transport: it takes as long as retries take.
+    // With one transport, as the test takes as long as the retries.
     if !have(Need::Fuse) {
         return;
     }
@@ -78,7 +78,7 @@ fn retries_that_are_used_up_are_eio() {
     remote.store.rule(Rule::gets(Fault::Status { status: 500, retry_after: None }));
     assert_errno(mount.read(name(3)), EIO);
     let gets = remote.store.summary().gets;
-    // Some attempts for each time that the kernel asks.
+    // Some attempts for each request of the kernel.
     assert!((3..=40).contains(&gets), "{gets} attempts");
     remote.store.heal();
     forget_failures();

@@ -212,7 +212,7 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             let limit = format!("cache-max={}", remote.put_samples(&samples) / 2);
             let options = [&*limit, "hedge=no", "memory=4M", "rw"];
             let mount = remote.data(transport, &options);
-            // What another mount has open stays in the cache.
+            // Entries that another mount has open stay in the cache.
             let _other = (!is_alone).then(|| remote.data(transport, &options));
             remote.store.forget_requests();
             let lines: String =
@@ -225,8 +225,8 @@ fn windows_that_are_announced_several_times_take_the_place_of_those_that_are_don
             let evicted = mount.stats()["remote"]["evicted_blocks"].as_u64();
             (remote.store.summary().gets, remote.sent(), evicted.expect("a count"))
         };
-        // What was fetched ahead lies in the page cache until it is read, when its blocks may be evicted: a reader fetches
-        // what the host drops from there sample by sample.
+        // Prefetched samples lie in the page cache until they are read, and their blocks may be evicted meanwhile: a reader
+        // fetches samples that the host drops from the page cache one by one.
         undisturbed(|| {
             let ((gets, sent, evicted), (most, all, none)) = (costs(true), costs(false));
             let figures =

@@ -3,7 +3,7 @@
 use super::*;
 use nix::libc::ESTALE;
 
-/// A mount that has read nothing yet, whose object then is another one.
+/// Reads one sample of a mount, and puts another object in place of the mounted one.
 fn changed(remote: &Remote, mount: &Mount, old: &[Vec<u8>]) {
     check(mount, old, [0]);
     let new: Vec<_> = old
@@ -32,7 +32,7 @@ fn a_changed_object_is_estale_and_nothing_of_it_is_shown() {
                 let mut stale = 0;
                 for (sample, wanted) in samples.iter().enumerate().skip(1) {
                     match mount.read(name(sample)) {
-                        // Fetched with a neighbour, before.
+                        // Fetched with a neighbour before the change.
                         Ok(bytes) => {
                             assert!(bytes == *wanted, "{kind}: sample {sample} is mixed")
                         }

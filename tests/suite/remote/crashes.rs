@@ -1,4 +1,4 @@
-//! Daemons that are killed at any moment: whoever reads the cache after them reads no wrong byte.
+//! Daemons that are killed at any moment: mounts that read the cache after them read no wrong byte.
 
 use super::*;
 use nix::mount::{MntFlags, umount2};
@@ -6,8 +6,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// Kills a daemon. One that dies while it puts pages into the kernel's cache may leave readers waiting for ever, and the
-/// mount has to be aborted then: see docs/troubleshooting.md.
+/// Kills a daemon. A daemon that dies while it puts pages into the kernel's cache may leave readers waiting for ever, and
+/// the mount has to be aborted then: see docs/troubleshooting.md.
 fn kill_daemon(mount: &Mount) {
     let tasks = format!("/proc/{}/task", mount.pid());
     let is_dead = |task: &fs::DirEntry| {
@@ -42,7 +42,7 @@ fn killed_in_a_loop(transport: Transport, rounds: u64) {
                 let samples = &samples;
                 scope.spawn(move || {
                     for sample in shuffled(300, round * 2 + number as u64) {
-                        // It fails when the daemon is gone; what it gives before is right.
+                        // A read fails when the daemon is gone; bytes from before are right.
                         let Ok(bytes) = mount.read(name(sample)) else { return };
                         assert!(bytes == samples[sample], "round {round}, sample {sample}");
                     }
@@ -89,7 +89,7 @@ fn a_daemon_that_dies_while_its_store_is_down_is_followed_by_another_once_that_i
     for_each_transport(|transport| {
         let samples = even_samples(50, 110_000);
         let remote = Remote::with_samples(&samples);
-        // With the cache it could be opened without the store.
+        // With the cache, the container could be opened without the store.
         let url = remote.s3("data.ffr");
         let options = ["cache=none", "timeout=1", "restarts=5"];
         let mount = remote.mount_with(transport, &[&url], &options);

@@ -6,8 +6,8 @@ use nix::unistd::Pid;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-/// Makes a pipe, which no confined process can, and says that it was run. Its credentials have expired, so that it is run
-/// for each request.
+/// Makes a pipe, which no confined process can, and logs each run. Its credentials have expired, so that it is run for
+/// each request.
 const PROGRAM: &str = r#"#!/bin/sh
 set -e
 mkfifo "$0.$$"
@@ -15,7 +15,7 @@ echo run >>"$0.log"
 printf '{"Version":1,"AccessKeyId":"id","SecretAccessKey":"s","Expiration":"2001-01-01T00:00:00Z"}'
 "#;
 
-/// Does to the process that runs it what files beside it say, once or always.
+/// Harms the process that runs it as files beside it say, once or always.
 const HARMFUL: &str = r#"#!/bin/sh
 echo $PPID >>"$0.log"
 for signal in KILL STOP; do
@@ -72,7 +72,7 @@ impl Printed {
         })
     }
 
-    /// What the program has logged: a line for each time it was run.
+    /// The lines that the program has logged, one for each run.
     fn runs(&self) -> Vec<String> {
         let log = fs::read_to_string(self.home.path().join("program.log")).unwrap();
         log.lines().map(str::to_owned).collect()
@@ -122,7 +122,7 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_di
         printed.set("KILL", true);
         printed.check(&mount, 3);
         assert_ne!(printed.runner(), first, "{}", mount.log());
-        // Not for ever over one question.
+        // The process is not started again for ever over one question.
         printed.set("always", true);
         printed.set("KILL", true);
         mount.read(sample(27)).unwrap_err();
@@ -132,7 +132,7 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_di
         // A failure is remembered for a moment.
         wait_until("it can be read", LIMIT, || mount.read(sample(27)).is_ok());
         printed.check(&mount, 27);
-        // The one that starts it again can be spared.
+        // The process that runs the program goes on without the one that would start it again.
         let runner = Pid::from_raw(printed.runner());
         kill(Pid::from_raw(parent_of(runner.as_raw())), Signal::SIGKILL).unwrap();
         printed.check(&mount, 12);
@@ -149,7 +149,7 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_ha
         let printed = Printed::by(HARMFUL, 10);
         let mount = printed.mount(transport, Some(Duration::from_secs(6)));
         let first = printed.runner();
-        // One that hangs is noticed in time also right after a question that was answered.
+        // A process that hangs is noticed in time also right after a question that was answered.
         printed.check(&mount, 3);
         printed.set("STOP", true);
         printed.check(&mount, 8);
@@ -190,7 +190,7 @@ fn what_a_program_for_credentials_has_left_running_ends_with_the_mount() {
         let left: Vec<i32> = left.lines().map(|pid| pid.parse().unwrap()).collect();
         assert!(left.iter().any(|&process| is_running(process)));
         mount.unmount();
-        // Those of the mount command itself are not of the daemon, and end, too: it has a helper of its own.
+        // Processes from the mount command's own helper are not the daemon's, and end, too.
         wait_until("all of them have ended", LIMIT, || !left.iter().any(|&pid| is_running(pid)));
     });
 }

@@ -1,9 +1,9 @@
-//! A store that fails for now: readers do not notice.
+//! A store that fails for a while: readers do not notice.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Reads everything with several threads; how many reads failed.
+/// Reads all samples with several threads, and returns how many reads failed.
 fn errors(mount: &Mount, samples: &[Vec<u8>], threads: usize) -> usize {
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn passing_faults_reach_no_reader_and_no_byte_is_wrong() {
         ] {
             let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none"]);
             remote.store.forget_requests();
-            // As many as one GET is tried again: should it meet all of them, it must still succeed.
+            // As many faults as one GET has retries: should it meet all of them, it must still succeed.
             remote.store.rule(Rule::gets(fault.clone()).percent(25.0).times(8));
             assert_eq!(errors(&mount, &samples, 8), 0, "{fault:?}");
             assert!(remote.store.summary().faulty > 5, "{fault:?}");
@@ -68,7 +68,7 @@ fn a_tenth_of_503_and_a_twentieth_of_resets_give_no_reader_an_error() {
 fn a_body_that_breaks_goes_on_at_its_byte() {
     for_each_transport(|transport| {
         let samples = even_samples(3, 4 << 20);
-        // Nothing keeps a page that the host drops.
+        // No cache keeps a page that the host drops.
         undisturbed(|| {
             let remote = Remote::with_samples(&samples);
             let options = ["cache=none", "hedge=no"];
@@ -77,7 +77,7 @@ fn a_body_that_breaks_goes_on_at_its_byte() {
             remote.store.rule(Rule::gets(Fault::Reset { after: 1 << 20 }).times(1));
             check(&mount, &samples, [1]);
             let sent = remote.sent();
-            // Of what was sent before the break, little is lost on the way.
+            // Few of the bytes that were sent before the break are lost on the way.
             assert!(sent < (4 << 20) + (1 << 20), "{sent} bytes: {:#?}", remote.store.gets());
         });
     });
@@ -99,7 +99,7 @@ fn opening_survives_a_store_that_fails_for_now() {
 fn retry_after_is_honoured() {
     for_each_transport(|transport| {
         let samples = even_samples(2, 10_000);
-        // Nothing keeps a page that the host drops.
+        // No cache keeps a page that the host drops.
         undisturbed(|| {
             let remote = Remote::with_samples(&samples);
             // On a busy host an answer may be late.

@@ -22,7 +22,7 @@ for name, mode in (('plain.tar', 'w'), ('gzip.tar.gz', 'w:gz'), ('xz.tar.xz', 'w
             out.addfile(info, io.BytesIO(data))
 ";
 
-/// The fixtures of these names, in a directory.
+/// Copies the fixtures of these names to a directory.
 fn copied(directory: &TempDir, names: &[&str]) -> Vec<PathBuf> {
     let copy = |name: &&str| {
         let copy = directory.path().join(name.rsplit('/').next().unwrap());
@@ -35,7 +35,7 @@ fn copied(directory: &TempDir, names: &[&str]) -> Vec<PathBuf> {
 /// Mounts each container from a file and from stores, with and without a cache.
 fn assert_the_same_from_stores(containers: &[PathBuf]) {
     for path in containers {
-        // Stores tell seconds.
+        // Stores give times in seconds.
         let file = fs::File::options().write(true).open(path).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
     }
@@ -141,7 +141,7 @@ fn a_container_is_opened_with_few_requests() {
         let remote = Remote::with_samples(&samples);
         let mount = remote.data(transport, &[]);
         let summary = remote.store.summary();
-        // Its version, its index, and what may lie beside it: a kept index and a sidecar.
+        // For the object's version, its index, and files that may lie beside it: a kept index and a sidecar.
         let requests = summary.heads + summary.gets;
         assert!(requests <= 6, "{:#?}", remote.store.requests());
         check(&mount, &samples, [0, 1999, 700]);
@@ -155,6 +155,6 @@ fn an_object_and_its_sidecar_are_asked_for_at_the_same_time() {
     let url = remote.s3("missing.ffr");
     let flags = ["--endpoint", &endpoint, "--anonymous", "--region", "us-east-1"];
     assert_ne!(ffrfs(&[&["info", &url], &flags[..]].concat()).code, 0);
-    // Nobody has waited for the answer about the object.
+    // The request for the sidecar has not waited for the answer about the object.
     assert_eq!(remote.store.summary().heads, 2, "{:#?}", remote.store.requests());
 }

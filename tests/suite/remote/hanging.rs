@@ -6,18 +6,18 @@ use nix::unistd::Pid;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// How long a program that is killed may stay, also on a busy machine; one that waits for the store stays for a minute.
+/// The time that a killed program may stay, also on a busy machine; one that waits for the store stays for a minute.
 const PROMPT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts to read a sample with `cat`, and kills that while the store hangs; how long it stays.
+/// Starts to read a sample with `cat`, kills that while the store hangs, and returns how long it stays.
 fn killed_reader(remote: &Remote, mount: &Mount, sample: usize, signal: Signal) -> Duration {
     let mut cat = Command::new("cat");
     cat.arg(mount.path(name(sample)));
     killed(remote, cat, signal)
 }
 
-/// Starts a reader, and kills it while the store hangs; how long it stays.
+/// Starts a reader, kills it while the store hangs, and returns how long it stays.
 fn killed(remote: &Remote, mut reader: Command, signal: Signal) -> Duration {
     let before = remote.store.gets().len();
     let mut reader = reader.stdout(Stdio::null()).spawn().unwrap();
@@ -49,7 +49,7 @@ fn a_killed_reader_goes_away_at_once_while_the_store_hangs() {
             ];
             for (signal, samples) in turns {
                 let times = samples.map(|sample| killed_reader(&remote, &mount, sample, signal));
-                // Others may use the CPUs: the best of some.
+                // Other processes may use the CPUs: the best of several times counts.
                 let best = times.into_iter().min().unwrap();
                 assert!(best < PROMPT, "{transport:?}, {signal:?}: {best:?}");
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Puts so many shards with differing samples below `shards/`, as a local directory has them.
+/// Puts `count` shards with differing samples below `shards/`, as a local directory has them.
 fn shards(remote: &Remote, directory: &TempDir, count: usize) {
     fs::create_dir(directory.path().join("shards")).unwrap();
     for shard in 0..count {

@@ -1,4 +1,4 @@
-//! How much is asked of a store, by counts of requests and bytes.
+//! The load on a store, by counts of requests and bytes.
 
 use super::*;
 use std::ops::Range;
@@ -56,7 +56,7 @@ fn ranges_never_cross_a_boundary_of_8_mib_and_never_overlap() {
 fn without_a_cache_random_reads_fetch_the_samples_and_little_else() {
     let samples = even_samples(600, 110_000);
     for_each_transport(|transport| {
-        // A page that the host drops before its reader has come to it is read again, and nothing keeps it.
+        // A page that the host drops before its reader has come to it is read again, as no cache keeps it.
         undisturbed(|| {
             let remote = Remote::with_samples(&samples);
             let options = ["cache=none", "hedge=no"];
@@ -84,7 +84,7 @@ fn random_reads_into_a_cache_with_room_fetch_a_mib_around_the_sample() {
             assert!(range.end - range.start <= 2 << 20, "{range:?}");
         }
         let gets = remote.store.summary().gets;
-        // Their neighbours came with them.
+        // The neighbours of these samples came with them.
         check(&mount, &samples, [800, 100, 500].map(|sample| sample ^ 1));
         assert!(remote.store.summary().gets <= gets + 3, "{:?}", ranges(&remote));
         mount.unmount();
@@ -102,7 +102,7 @@ fn no_more_requests_are_under_way_than_the_option_allows() {
         announce(&mount, &order);
         check(&mount, &samples, order);
         let most = remote.store.summary().most_in_flight;
-        // The store may count one as under way for a moment after its last byte has come.
+        // The store may count a request as under way for a moment after its last byte has come.
         assert!(most <= 4, "{most} requests at a time");
         mount.unmount();
     });
@@ -116,7 +116,7 @@ fn second_requests_for_slow_ones_are_at_most_a_twentieth() {
         remote.store.rule(Rule::gets(Fault::Latency { median_ms: 3.0, sigma: 0.2 }));
         let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none"]);
         check(&mount, &samples, order[..100].iter().copied());
-        // What was sent for these has come by then.
+        // The fetches for these samples are over by then.
         mount.requests();
         let counted = || {
             let stats = mount.stats();
@@ -125,7 +125,7 @@ fn second_requests_for_slow_ones_are_at_most_a_twentieth() {
         };
         let before = counted();
         remote.store.forget_requests();
-        // Many more than may be sent a second time.
+        // More requests stall than may be sent a second time.
         remote.store.rule(Rule::gets(Fault::Stall { ms: 500 }).percent(25.0));
         std::thread::scope(|scope| {
             for part in order[100..].chunks(50) {
@@ -136,7 +136,7 @@ fn second_requests_for_slow_ones_are_at_most_a_twentieth() {
         let after = counted();
         let [demand, ahead, second] = [0, 1, 2].map(|kind| after[kind] - before[kind]);
         let first = demand + ahead;
-        // Ten were earned before at most, and 24 are granted on credit.
+        // At most ten second requests were earned before, and 24 are granted on credit.
         assert!(second <= first / 20 + 10 + 24, "{second} second requests for {first}");
         assert!(second > 0, "no request was sent a second time");
         let gets = remote.store.summary().gets;
@@ -149,7 +149,7 @@ fn second_requests_for_slow_ones_are_at_most_a_twentieth() {
 fn hedging_can_be_switched_off() {
     for_each_transport(|transport| {
         let samples = even_samples(200, 20_000);
-        // Nothing keeps a page that the host drops.
+        // No cache keeps a page that the host drops.
         undisturbed(|| {
             let remote = Remote::with_samples(&samples);
             let options = ["cache=none", "hedge=no"];

@@ -11,7 +11,7 @@ fn equal_samples(seed: u64) -> Vec<Vec<u8>> {
 
 const SAMPLES: usize = 80;
 
-/// All sample numbers, none after the one before it.
+/// All sample numbers, in an order in which none follows the one before it.
 fn scattered() -> impl Iterator<Item = usize> {
     (0..SAMPLES).map(|number| number * 37 % SAMPLES)
 }
@@ -19,7 +19,7 @@ fn scattered() -> impl Iterator<Item = usize> {
 /// A mount of one container of a server.
 struct Remote<'a> {
     server: &'a Server,
-    /// Where the server's `put` stores it.
+    /// The key by which the server's `put` stores the container.
     key: &'a str,
     url: String,
     environment: Vec<(String, String)>,
@@ -33,7 +33,7 @@ impl Remote<'_> {
         })
     }
 
-    /// Mounts with each transport, with a cache on disk that the second one finds filled, and without one.
+    /// Mounts with each transport, with a cache on disk that the second mount finds filled, and without one.
     fn gives_every_byte(&self) {
         let samples = equal_samples(1);
         self.server.put(self.key, &samples);
@@ -52,8 +52,8 @@ impl Remote<'_> {
         });
     }
 
-    /// Puts another container in its place while it is mounted: what is read is of the old one or fails, and before long
-    /// everything fails.
+    /// Puts another container in place of a mounted one: reads give bytes of the old one or fail, and before long all reads
+    /// fail.
     fn never_mixes_versions(&self) {
         let (old, new) = (equal_samples(1), equal_samples(2));
         for_each_transport(|transport| {
@@ -63,7 +63,7 @@ impl Remote<'_> {
             for number in numbers.by_ref().take(10) {
                 assert!(mount.read(name(number)).unwrap() == old[number]);
             }
-            // nginx tells versions apart by their length and second.
+            // nginx tells versions apart by their lengths and times in seconds.
             std::thread::sleep(Duration::from_millis(1100));
             self.server.put(self.key, &new);
             // A change may stay unseen for a second.
@@ -209,7 +209,7 @@ fn hdfs<'a>(server: &'a Server, authority: &str) -> Remote<'a> {
     Remote { server, key: "d/data.ffr", url, environment }
 }
 
-/// By a name service whose first NameNode is dead.
+/// The URL has a name service whose first NameNode is dead.
 #[test]
 #[ignore = "Hadoop is large: scripts/test --full"]
 fn a_container_in_hdfs_gives_every_byte_and_is_never_mixed() {
@@ -218,7 +218,7 @@ fn a_container_in_hdfs_gives_every_byte_and_is_never_mixed() {
     hdfs(&server, "tests").never_mixes_versions();
 }
 
-/// A server with this protection of connections gives every byte to those with a ticket or a keytab, and to no others.
+/// A server with this protection of connections gives every byte to clients with a ticket or a keytab, and to no others.
 fn hdfs_with_kerberos(protection: &str) {
     let Some(server) = Server::start(&format!("hdfs-{protection}")) else { return };
     let mut remote = hdfs(&server, "tests");
@@ -294,7 +294,7 @@ fn datanodes_may_hang_and_die_while_a_container_in_hdfs_is_read() {
     let samples = equal_samples(1);
     server.put("d/data.ffr", &samples);
     for_each_transport(|transport| {
-        // By the default file system.
+        // The URL means the default file system.
         let mount = hdfs(&server, "").mount(transport, &["cache=none", "timeout=3"]);
         let mut numbers = scattered();
         let mut read_some = |why: &str| {

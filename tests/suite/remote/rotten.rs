@@ -21,7 +21,7 @@ fn rotten_bytes_of_a_stored_sample_are_fetched_again_before_they_are_an_error() 
     });
 }
 
-/// The file with the bytes of the object that is so long.
+/// The cache file with the bytes of the object of this length.
 fn cached_data(remote: &Remote, length: u64) -> fs::File {
     let files = walkdir::WalkDir::new(remote.cache()).into_iter().flatten();
     let is_as_long = |entry: &walkdir::DirEntry| entry.metadata().unwrap().len() == length;
@@ -31,7 +31,7 @@ fn cached_data(remote: &Remote, length: u64) -> fs::File {
     fs::File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// Flips a byte of the cached object that is so long at each of these places.
+/// Flips a byte of the cached object of this length at each of these places.
 #[track_caller]
 fn rot(remote: &Remote, length: u64, places: &[u64]) {
     let data = cached_data(remote, length);
@@ -58,7 +58,7 @@ with tarfile.open(f'{folder}/members.tar.gz', 'w:gz') as out:
         out.addfile(info, io.BytesIO(data))
 ";
 
-/// Reads all of a container through the cache, rots it at these bytes, and reads it again.
+/// Reads all of a container through the cache, flips these bytes of the cache file, and reads the container again.
 #[track_caller]
 fn reads_the_same_out_of_a_rotten_cache(container: &Path, places: &[u64], options: &[&str]) {
     let key = container.file_name().unwrap().to_str().unwrap();
@@ -98,9 +98,9 @@ fn rotten_bytes_that_are_decoded_are_fetched_again_before_they_are_an_error() {
     python(PACK, &[directory.path()]).ok();
     for (name, options) in [
         ("members.tar.gz", &[][..]),
-        // All of it is read to open it.
+        // All of the archive is read to open it.
         ("members.tar.gz", &["index=none"]),
-        // By the checkpoints that the first mount kept, and without any.
+        // Reads by the checkpoints that the first mount kept, and without any.
         ("members.zip", &[]),
         ("members.zip", &["index=none"]),
     ] {
@@ -120,14 +120,14 @@ fn rotten_bytes_by_which_a_container_is_opened_are_fetched_again() {
     python(PACK, &[directory.path()]).ok();
     let path = directory.path().join("members.zip");
     let bytes = fs::read(&path).unwrap();
-    // The end of the directory; a name in it, of which there is no checksum; and the place of a member.
+    // The end of the directory; a name in it, which has no checksum; and the offset of a member.
     let name = bytes.windows(5).rposition(|found| found == b"2.txt").unwrap() as u64;
     for place in [bytes.len() as u64 - 20, name, name - 3] {
         reads_the_same_out_of_a_rotten_cache(&path, &[place], &[]);
     }
     let path = directory.path().join("data.ffr");
     write_container(&path, &even_samples(3, 50_000));
-    // The checksum of the header, the number of samples, and the place of one.
+    // The checksum of the header, the number of samples, and the offset of one.
     for place in [0, 5, 40] {
         reads_the_same_out_of_a_rotten_cache(&path, &[place], &[]);
     }

@@ -1,15 +1,15 @@
-//! The store of the tests does what it says.
+//! The store of the tests behaves as it should.
 
 use crate::common::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// An answer as it came over the wire: the head, and what there is of a body.
+/// An answer as it came over the wire: the head, and the bytes of the body that came.
 struct Answer {
     head: String,
     body: Vec<u8>,
-    /// How reading it ended.
+    /// The result of reading the answer.
     end: std::io::Result<usize>,
 }
 

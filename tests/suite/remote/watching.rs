@@ -1,4 +1,4 @@
-//! What `trace`, `doctor` and `stats` tell of requests to a store.
+//! The output of `trace`, `doctor` and `stats` about requests to a store.
 
 use super::*;
 use crate::trace::{Tracer, assert_phases_lie_in, event, page, phases};
@@ -96,14 +96,14 @@ fn a_trace_for_perfetto_has_tracks_of_requests_to_the_store() {
     });
 }
 
-/// What `ffrfs doctor` says of a mount.
+/// The checks of `ffrfs doctor` for a mount.
 fn doctor(mount: &Mount) -> Vec<Value> {
     let mut command = Command::new(FFRFS);
     let outcome = run(command.args(["doctor", "--json", "--seconds", "2"]).arg(mount.point()));
     serde_json::from_slice(&outcome.stdout).expect("JSON")
 }
 
-/// The check whose name ends so.
+/// The check whose name ends with `name`.
 #[track_caller]
 fn find<'a>(checks: &'a [Value], name: &str) -> &'a Value {
     let is_it = |check: &&Value| check["check"].as_str().unwrap().ends_with(name);

@@ -1,4 +1,4 @@
-//! Ends of mounts that somebody comes in the way of: who kills a helper or the supervisor, unmounts at the same time, or mounts
+//! Ends of mounts that another process disturbs: it kills a helper or the supervisor, unmounts at the same time, or mounts
 //! something else over them.
 
 use super::{LIMIT, children_of, content, name, next_after, parent_of};
@@ -45,7 +45,7 @@ fn a_first_daemon_whose_supervisor_dies_before_it_tells_of_its_mount_unmounts_th
             let [daemon] = children_of(supervisor)[..] else { panic!("the daemon") };
             send(supervisor, Signal::SIGKILL);
             assert_eq!(command.wait_with_output().unwrap().status.code(), Some(5));
-            // It goes on now.
+            // The daemon goes on now.
             drop(File::options().write(true).open(&pipe).unwrap());
             wait_until("the daemon ends", LIMIT, || !is_running(daemon));
             assert!(!is_mount_point(&point), "{transport:?}, {sandbox}");
@@ -90,7 +90,7 @@ fn the_same_signal_once_more_while_an_unmounted_daemon_ends_makes_no_failure_of_
         wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
         send(daemon, Signal::SIGTERM);
         wait_until("it is unmounted", LIMIT, || !is_mount_point(directory.path()));
-        // Longer than what counts as one signal. The daemon waits for what it fetches.
+        // Longer than signals count as one. The daemon waits for its fetches.
         std::thread::sleep(Duration::from_millis(250));
         send(daemon, Signal::SIGTERM);
         assert_eq!(supervisor.wait().unwrap().code(), Some(0), "{transport:?}");
@@ -101,7 +101,7 @@ fn the_same_signal_once_more_while_an_unmounted_daemon_ends_makes_no_failure_of_
 #[test]
 fn a_signal_that_the_supervisor_passes_on_late_does_not_end_who_waits_for_open_files() {
     for_each_transport(|transport| {
-        // Whether long work, in which Ctrl-C is listened to, comes before the mount.
+        // Without and with long work before the mount, during which Ctrl-C is listened to.
         for option in ["suffix=none", "suffix=auto"] {
             let directory = temp_dir();
             let (container, point) =
@@ -119,7 +119,7 @@ fn a_signal_that_the_supervisor_passes_on_late_does_not_end_who_waits_for_open_f
                 .into_iter()
                 .find(|path| path.file_stem().is_some_and(|stem| stem.to_str() == Some(&name(7))));
             let mut open = File::open(seventh.unwrap()).unwrap();
-            // As systemd sends it: to all processes of the service. The supervisor gets no CPU for a while.
+            // systemd sends the signal to all processes of the service. The supervisor gets no CPU for a while.
             let stopped = Stopped::process(supervisor.id().cast_signed());
             send(daemon, Signal::SIGTERM);
             send(supervisor.id().cast_signed(), Signal::SIGTERM);
@@ -146,7 +146,7 @@ fn who_insists_ends_a_daemon_that_waits_for_open_files() {
             for _ in 0..2 {
                 send(if to_supervisor { supervisor } else { mount.pid() }, Signal::SIGTERM);
                 wait_until("it is detached", LIMIT, || !mount.is_mounted());
-                // Longer than what counts as one signal.
+                // Longer than signals count as one.
                 std::thread::sleep(Duration::from_millis(250));
             }
             wait_until("all processes end", LIMIT, || {
@@ -174,7 +174,7 @@ fn of_several_commands_that_unmount_at_once_none_is_surprised_by_another() {
             for one in all {
                 let output = one.wait_with_output().unwrap();
                 let says = String::from_utf8(output.stderr).unwrap();
-                // Those that begin when it is over.
+                // Commands that begin when the mount is gone.
                 let is_late = says.contains("nothing is mounted there");
                 assert!(is_late || says.is_empty(), "{flags:?}: {says}");
                 unmounted += usize::from(output.status.success());
@@ -213,7 +213,7 @@ fn a_dead_mount_under_another_one_is_made_anew_once_that_has_gone() {
         let second = next_after(&mount, mount.pid());
         assert!(mount.read(name(3)).unwrap() == samples[3]);
         assert_eq!(mount.log().matches(says).count(), 1, "{}", mount.log());
-        // Nobody can unmount what is covered: that is said, and whoever insists ends the processes.
+        // A covered mount cannot be unmounted: the log says so, and a second signal would end the processes.
         cover();
         send(supervisor, Signal::SIGTERM);
         wait_until("it says so", LIMIT, || mount.log().contains("cannot unmount"));
@@ -247,14 +247,14 @@ fn a_mount_that_is_to_end_before_its_next_daemon_was_heard_goes_on_where_it_is_c
             });
         let mount = mount.unwrap();
         let supervisor = parent_of(mount.pid());
-        // A daemon comes, and opens the pipe before it mounts.
+        // The next daemon opens the pipe before it mounts.
         let comes = || {
             let mut pipe_options = File::options();
             pipe_options.write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).is_ok()
         };
         send(mount.pid(), Signal::SIGKILL);
         wait_until("the dead mount is taken away", LIMIT, || !mount.is_mounted());
-        // It does not hear that the next daemon serves until it was told to end.
+        // The supervisor does not hear that the next daemon serves until it was told to end.
         send(supervisor, Signal::SIGSTOP);
         wait_until("the next daemon comes", LIMIT, comes);
         let second = next_after(&mount, mount.pid());
@@ -286,7 +286,7 @@ fn a_signal_to_end_unmounts_what_was_covered_at_the_one_before() {
         wait_until("it says so", LIMIT, || mount.log().contains("unmount that first"));
         unmount(mount.point(), false).unwrap();
         assert!(mount.read(name(3)).unwrap() == content()[3]);
-        // Longer than what counts as one signal.
+        // Longer than signals count as one.
         std::thread::sleep(Duration::from_millis(250));
         send(mount.pid(), Signal::SIGTERM);
         mount.wait_for_end();
@@ -294,7 +294,7 @@ fn a_signal_to_end_unmounts_what_was_covered_at_the_one_before() {
     });
 }
 
-/// The numbers of all children, also of those that have ended and that nobody has waited for.
+/// The number of all children, including those that have ended without a process that waited for them.
 fn all_children_of(process: i32) -> usize {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     children.unwrap().split_whitespace().count()
@@ -331,7 +331,7 @@ fn a_supervisor_that_is_the_first_process_of_a_container_leaves_no_dead_ones() {
         let info = root.join(point.strip_prefix("/").unwrap()).join(".ffrfs/info.json");
         let mut before = Vec::new();
         for _ in 0..4 {
-            // Another daemon serves, and has told of the mount: the first one that dies before ends the supervisor.
+            // Another daemon serves, and has told of the mount: if the first daemon dies before that, the supervisor ends.
             wait_until("a daemon serves", LIMIT, || {
                 let daemons = children_of(first);
                 let is_another = daemons.len() == 1 && daemons != before;

@@ -1,4 +1,4 @@
-//! Programs that are to take over and do not: they hang, crash, or are none.
+//! Programs that should take over and do not: they hang, crash, or are no programs.
 
 use super::upgrade::{Installed, upgrade};
 use super::{LIMIT, can_resume, children_of, content, name, next_after, serving};
@@ -19,8 +19,8 @@ fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-/// A program that is to take over, and tells what is not so: it serves somewhere else, another connection. Each time it writes
-/// down what its supervisor has told it.
+/// A program that should take over, and tells falsehoods: another mount point, and the device and ID of another mount. Each
+/// time it writes down the message of its supervisor.
 const LIAR: &str = r#"
 import os, signal, socket, sys
 descriptor = int(os.environ['FFRFS_WORKER'].split(':')[1])
@@ -38,8 +38,8 @@ socket.send_fds(supervisor, [head + b'\0'.join(texts)], connection)
 signal.pause()
 "#;
 
-/// A mount of a program that is replaced by a shell, which runs the file that is called as the first word of the command
-/// line: it stops.
+/// A mount of a program that is replaced by a shell. The shell runs the file `mount`, called as the first word of the command
+/// line, and stops.
 struct Hanging {
     installed: Installed,
     mount: Mount,
@@ -59,7 +59,7 @@ impl Hanging {
         Self { installed, mount, supervisor }
     }
 
-    /// Begins an upgrade, and waits until the other program hangs. Gives that.
+    /// Begins an upgrade, waits until the other program hangs, and returns the command and that process.
     fn begin(&self) -> (Child, i32) {
         let mut command = Command::new(FFRFS);
         command.arg("upgrade").arg(self.mount.point()).stderr(Stdio::piped());
@@ -88,7 +88,7 @@ fn a_program_that_hangs_before_it_serves_is_ended_and_the_one_before_serves() {
         return;
     }
     let samples = content();
-    // Enough for the real program, too.
+    // Enough seconds for the real program, too.
     let hanging = Hanging::new(&samples, "10");
     let (mount, first) = (&hanging.mount, hanging.mount.pid());
     let refused = upgrade(mount);
@@ -115,7 +115,7 @@ fn if_the_daemon_dies_while_another_program_hangs_its_own_one_is_started_again()
     let second = next_after(mount, first);
     assert!(second != follower && is_running(follower));
     assert!(mount.read(name(4)).unwrap() == samples[4]);
-    // A program that has taken the place of the one that hangs need not wait for that.
+    // A program in place of the hanging one need not wait for the end of that.
     hanging.installed.replace_by(FFRFS.as_ref());
     upgrade(mount).ok();
     let third = serving(mount);
@@ -308,7 +308,7 @@ fn what_a_daemon_tells_its_supervisor_is_believed_only_as_far_as_it_can_be_so() 
     fs::write(directory.join("mount"), script).unwrap();
     let supervisor = parent_of(mount.pid());
     installed.replace_by("/bin/sh".as_ref());
-    // It never serves, so that nobody can be asked.
+    // The liar never serves, so that no daemon can be asked.
     send(supervisor, Signal::SIGUSR2);
     wait_until("the one before has left", LIMIT, || !is_running(mount.pid()));
     for turn in [1, 2] {
@@ -334,7 +334,7 @@ fn a_supervisor_that_may_open_few_files_goes_on_with_the_connection_that_it_has(
     let options = ["restarts=5", "threads=4"];
     let mount =
         Mount::attempt_with_samples(Transport::DevFuse, &samples, &options, |mut command| {
-            // One that has told nothing by then would be ended.
+            // A daemon that has told nothing by then would be ended.
             command.env("FFRFS_TEST_STARTING", "3");
             command
         });
@@ -345,7 +345,7 @@ fn a_supervisor_that_may_open_few_files_goes_on_with_the_connection_that_it_has(
         let limit = format!("--nofile={files}:");
         run(Command::new("prlimit").args(["--pid", &supervisor.to_string(), &limit])).ok();
     };
-    // One more: a process can be started, and what it tells comes without all of its descriptors.
+    // One more file: a process can be started, but not all descriptors of its message arrive.
     let open = (0..1000).filter(is_open).count() as u64;
     let few = (open..1000).find(|&most| most - (0..most).filter(is_open).count() as u64 == 1);
     limit(&few.unwrap().to_string());
@@ -354,7 +354,7 @@ fn a_supervisor_that_may_open_few_files_goes_on_with_the_connection_that_it_has(
     assert!(mount.read(name(3)).unwrap() == samples[3]);
     std::thread::sleep(Duration::from_secs(8));
     assert!(is_running(next), "{}", mount.log());
-    // The connection is held still: who has a file open notices nothing.
+    // The supervisor still holds the connection: a reader with an open file notices nothing.
     let mut file = File::open(mount.path(name(4))).unwrap();
     send(next, Signal::SIGKILL);
     let mut bytes = Vec::new();

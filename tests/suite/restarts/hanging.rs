@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Takes requests of a mount in place of the daemon, and answers none, until one of them is a READ. Then it announces that
-/// sample, which the daemon puts into the page cache, and says when the thread that does so waits for the page. In the end
-/// it says how many samples it has read, or what was wrong.
+/// Takes requests of a mount in place of the daemon, and answers none, until one of them is a READ. Then it announces the
+/// sample of the READ, which the daemon puts into the page cache, and says when the daemon's thread waits for the page. In
+/// the end it says how many readers still wait, or which errors they had.
 const THIEF: &str = r#"
 import ctypes, hashlib, os, sys, threading, time
 pid, point, sums = int(sys.argv[1]), sys.argv[2], sys.argv[3].split(',')
@@ -115,9 +115,9 @@ fn a_daemon_that_cannot_end_for_a_page_of_an_unanswered_read_is_followed_by_anot
     if !can_resume() || !have(Need::Root) || !have(Need::Program("python3")) {
         return;
     }
-    // With the second, all threads wait for the one that writes a core dump, and that one for the thread that hangs.
+    // With SIGABRT, all threads wait for the one that writes a core dump, and that one for the thread that hangs.
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
-        // One thread takes requests, so that every other one is the thief's.
+        // One thread takes requests, so that every other request is the thief's.
         let options = ["restarts=5", "threads=1", "rw"];
         let mount = Mount::with_samples(Transport::DevFuse, &content(), &options);
         let supervisor = parent_of(mount.pid());
@@ -126,7 +126,7 @@ fn a_daemon_that_cannot_end_for_a_page_of_an_unanswered_read_is_followed_by_anot
         kill(Pid::from_raw(mount.pid()), signal).unwrap();
         assert_eq!(thief.says(), "0 wait", "{}", mount.log());
         assert!(mount.log().contains("and hangs"), "{}", mount.log());
-        // The answer has let it go.
+        // The answer has released the thread.
         let process = PathBuf::from(format!("/proc/{}", mount.pid()));
         wait_until("the process that hung has ended", LIMIT, || !process.exists());
         drop(thief);
@@ -137,7 +137,7 @@ fn a_daemon_that_cannot_end_for_a_page_of_an_unanswered_read_is_followed_by_anot
     }
 }
 
-/// How long the disk does not answer a read: no process that waits for it ends before.
+/// The time in which the disk does not answer a read: no process that waits for the disk ends before.
 const HANGS: Duration = Duration::from_secs(30);
 
 #[test]
@@ -220,7 +220,7 @@ fn what_a_process_has_mounted_that_dies_before_it_tells_of_it_is_unmounted() {
     });
 }
 
-/// The MiB beside what it has itself with which a daemon opens its container, and cannot serve.
+/// The MiB of address space, besides the supervisor's own, with which a daemon opens its container and cannot serve.
 const TOO_FEW: [u64; 2] = [34, 42];
 
 #[test]
@@ -268,7 +268,7 @@ fn a_mount_that_was_unmounted_while_its_daemon_hangs_is_not_made_anew() {
         let path = mount.path(name(40));
         let waiting = std::thread::spawn(move || fs::read(path));
         wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
-        // It looks only once all of this has happened.
+        // The supervisor looks only once all of this has happened.
         kill(supervisor, Signal::SIGSTOP).unwrap();
         kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
         let by_force = MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;

@@ -1,4 +1,4 @@
-//! Daemons that are started in place of dead ones, and cannot open their source: it hangs.
+//! Daemons that are started in place of dead ones, and cannot open their source, which hangs.
 
 use super::{LIMIT, can_resume, children_of, content, name, next_after};
 use crate::common::{
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A mount whose source hangs, and whose daemon was killed. The next one may take so many seconds.
+/// A mount whose source hangs, and whose daemon was killed. The next daemon may take `seconds` to start.
 pub(super) fn unserved(transport: Transport, seconds: &str) -> (Source, Mount, i32) {
     let directory = temp_dir();
     let source = Source::of(&container_in(&directory, &content()));
@@ -75,7 +75,7 @@ fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
         let container = container_in(&directory, &samples);
         let tar = directory.path().join("data.tar");
         ffrfs(&[Path::new("convert"), &container, &tar]).ok();
-        // All of it is read to find its members.
+        // All of the archive is read to find its members.
         let disk = Disk::showing(|path| assert!(fs::copy(&tar, path).is_ok()));
         let options = ["restarts=5", "index=none"];
         let mount = Mount::started(transport, &[&disk.container()], &options, |mut command| {
@@ -133,11 +133,11 @@ fn a_daemon_whose_supervisor_dies_while_it_opens_goes_on_alone() {
             next != 0
         });
         kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
-        // Until it has ended, the next daemon can tell it something.
+        // Until the supervisor has ended, the next daemon can send it messages.
         wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         source.go_on();
         assert_eq!(next_after(&mount, mount.pid()), next, "{}", mount.log());
-        // It answers before it logs.
+        // The daemon answers before it logs.
         wait_until("it says so", LIMIT, || mount.log().contains("its supervisor has ended"));
         assert!(mount.read(name(5)).unwrap() == content()[5]);
         let read = reader.join().unwrap();
@@ -154,7 +154,7 @@ fn the_next_daemon_calls_its_source_what_it_was_called_when_it_was_mounted() {
     if !can_resume() {
         return;
     }
-    // Sources are looked at once: later they may hang.
+    // The paths of sources are resolved at the mount: later they may hang.
     let (before, after) = (temp_dir(), temp_dir());
     let first = container_in(&before, &content());
     let link = before.path().join("link.ffr");

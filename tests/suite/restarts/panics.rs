@@ -11,17 +11,17 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A daemon with this variable can be asked for it, if it was built with the feature `test-hooks`.
+/// A daemon with this variable can be asked to panic, if it was built with the feature `test-hooks`.
 const ALLOWS: &str = "FFRFS_TEST_PANIC";
 
 fn read(mount: &Mount, number: usize) -> io::Result<Vec<u8>> {
     let bytes = mount.read(name(number))?;
-    // The next one is a request again.
+    // So that the next read is a request again.
     drop_cached(&File::open(mount.path(name(number)))?);
     Ok(bytes)
 }
 
-/// Has the first thread panic whose name begins so, while programs read all samples in order.
+/// Makes the first thread panic whose name begins with `thread`, while programs read all samples in order.
 #[track_caller]
 fn assert_another_serves_after_a_panic(
     transport: Transport,
@@ -36,7 +36,7 @@ fn assert_another_serves_after_a_panic(
     });
     let asked = fs::metadata(mount.path(format!("panic in {thread}")));
     assert_errno(asked, libc::ENOENT);
-    // Nothing is decoded ahead while several readers decode, nor what is in memory.
+    // No interval is decoded ahead while several readers decode, nor one that is in memory.
     let is_to_decode = thread == "ffrfs-decode";
     let readers = if is_to_decode { 1 } else { 4 };
     let forget = || {
@@ -65,7 +65,7 @@ fn assert_another_serves_after_a_panic(
         let _stop = Stop(&stop);
         if thread == "ffrfs-ahead" {
             let hints: String = (0..samples.len()).map(|number| format!("{number}\n")).collect();
-            // Its process may end before it answers.
+            // The daemon may end before it answers.
             let _ = fs::write(mount.path(".ffrfs/prefetch"), hints);
         }
         next_after(&mount, mount.pid());
@@ -95,7 +95,7 @@ fn after_a_panic_of_a_reading_thread_another_process_serves() {
     let directory = temp_dir();
     let container = container_in(&directory, &content());
     for_each_transport(|transport| {
-        // With each transport, threads read what lies on another mount.
+        // With each transport, threads read a source on another mount.
         let source = Source::of(&container);
         assert_another_serves_after_a_panic(transport, &source.file(), &content(), "ffrfs-read");
     });

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A service manager: keeps descriptors as systemd does, and with each line that it reads starts the program (`start`), and
-/// says when that is ready; or says how many descriptors it keeps, by name (`kept`); or how the program has ended (`end`).
+/// A service manager, which keeps descriptors as systemd does. For each line that it reads it starts the program, and says
+/// when that is ready (`start`; not with `begin`); or it says how many descriptors it keeps, by name (`kept`), how often the
+/// program has waited for it (`barriers`), or how the program has ended (`end`).
 const MANAGER: &str = r#"
 import ctypes, fcntl, os, signal, socket, struct, sys, threading, time
 # Then nothing is kept any more, and nobody waits for ever.
@@ -118,7 +119,7 @@ struct Manager {
 }
 
 impl Manager {
-    /// `None`: this machine cannot have it. In the options of the mount, `DIR` is a directory of its own.
+    /// `None` if this machine cannot have a manager. In the options of the mount, `DIR` is a directory of its own.
     fn new(options: &str) -> Option<Self> {
         if !have(Need::Root) || !have(Need::Program("python3")) {
             return None;
@@ -175,7 +176,7 @@ impl Manager {
         fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Kills the supervisor, and the worker as well if it is not given the time to leave.
+    /// Kills the supervisor, and ends the worker with the signal `how`.
     fn kill_all(&mut self, supervisor: i32, how: Signal) {
         self.kill_both(supervisor, self.serving(), how);
     }
@@ -202,12 +203,12 @@ impl Drop for Manager {
     }
 }
 
-/// Who asks a mount that nobody serves waits for 5 s; a start does not ask.
+/// A process that asks a mount without a daemon waits for 5 s; a start does not ask, and takes less than this.
 const ASKING: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_mount_outlives_its_supervisor_and_the_daemon_where_the_service_manager_keeps_the_connection() {
-    // Killed; and asked to end, as systemd asks all that is left of a service.
+    // The worker is killed, or asked to end as systemd asks all processes that are left of a service.
     for how in [Signal::SIGKILL, Signal::SIGTERM] {
         let Some(mut manager) = Manager::new("transport=devfuse,threads=3") else { return };
         let content = content();
@@ -220,7 +221,7 @@ fn a_mount_outlives_its_supervisor_and_the_daemon_where_the_service_manager_keep
         for (turn, expected) in content.iter().cloned().enumerate().take(20) {
             manager.kill_all(supervisor, how);
             assert!(is_mount_point(&manager.path("")), "{}", manager.log());
-            // It waits while nobody serves, and has no error.
+            // The reader waits while no daemon serves, and gets no error.
             let path = manager.path(&name(turn));
             let waiting = std::thread::spawn(move || fs::read(path).unwrap() == expected);
             let start = Instant::now();
@@ -228,7 +229,7 @@ fn a_mount_outlives_its_supervisor_and_the_daemon_where_the_service_manager_keep
             fastest = fastest.min(start.elapsed());
             assert!(waiting.join().unwrap(), "sample {turn}");
             assert_eq!(manager.order("kept"), "ffrfs-connection=3 ffrfs-told=1");
-            // A busy machine may take long once.
+            // On a busy machine a start may take long once.
             if turn >= 2 && fastest < ASKING {
                 break;
             }
@@ -303,7 +304,7 @@ fn a_daemon_whose_supervisor_died_while_it_opened_its_containers_leaves_the_moun
     assert_eq!(manager.order("end"), "0", "{}", manager.log());
 }
 
-/// As `ExecStopPost=` has it after the end of a service.
+/// Unmounts as `ExecStopPost=` does after the end of a service.
 fn after_the_service(result: &str, point: &Path) {
     let mut command = Command::new(FFRFS);
     command.args(["umount", "--dead"]).arg(point);
@@ -321,7 +322,7 @@ fn a_mount_that_is_kept_is_unmounted_once_its_service_is_stopped_and_not_before(
     manager.kill_all(supervisor, Signal::SIGKILL);
     after_the_service("signal", &point);
     assert!(is_mount_point(&point), "another process will serve it");
-    // As of a program that is about to mount something else: the kernel shows no connection of it yet.
+    // The descriptor of a program that is about to mount something else: the kernel shows no connection for it yet.
     let device = File::open("/dev/fuse").unwrap();
     let mounting = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(700));

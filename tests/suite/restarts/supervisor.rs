@@ -1,4 +1,4 @@
-//! The supervisor: what it keeps, and that it leaves nothing behind.
+//! The supervisor: the sockets and the log that it keeps, and that it leaves nothing behind.
 
 use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
@@ -18,7 +18,7 @@ fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-/// Asks for metrics; empty if nobody answers.
+/// Asks for metrics; the answer is empty if no process serves them.
 fn scrape(mut stream: impl Read + Write) -> String {
     let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let mut answer = Vec::new();
@@ -26,7 +26,7 @@ fn scrape(mut stream: impl Read + Write) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A process that holds what another one listens on, as one that was killed and hangs does.
+/// A process that holds the sockets on which another one listens, as a killed process that hangs does.
 struct Holder(Child);
 
 impl Holder {
@@ -92,10 +92,10 @@ fn the_socket_of_metrics_goes_from_one_process_to_the_next_and_is_removed_in_the
             assert!(answer.contains("ffrfs_requests_total"), "{turn}: {answer}");
             let before = super::serving(&mount);
             send(before, Signal::SIGKILL);
-            // With all threads: one that still accepts would take the connection with it.
+            // All threads must have ended: one that still accepts would take the connection with it.
             let process = PathBuf::from(format!("/proc/{before}"));
             wait_until("it has died", LIMIT, || !process.exists());
-            // Whoever connects while nobody serves waits for the answer.
+            // A client that connects while no daemon serves waits for the answer.
             let waiting = UnixStream::connect(&socket).unwrap();
             assert!(scrape(waiting).contains("ffrfs_requests_total"), "{turn}: while it restarts");
             next_after(&mount, before);
@@ -114,7 +114,7 @@ fn a_signal_to_end_while_nobody_serves_unmounts() {
         let option = format!("metrics=unix:{}", socket.display());
         let mount = Mount::with_samples(transport, &content(), &["restarts=1000", &option]);
         let supervisor = parent_of(mount.pid());
-        // Each death at once makes the next pause longer. Some die before they can tell of their mount.
+        // Each death at once makes the next pause longer. Some workers die before they can tell of their mount.
         wait_until("nobody serves", LIMIT, || {
             let workers = children_of(supervisor);
             for &worker in &workers {
@@ -172,7 +172,7 @@ fn a_hangup_reopens_the_log_of_the_supervisor_and_ends_nobody() {
         let supervisor = parent_of(mount.pid());
         let log = mount.scratch().join("log");
         fs::rename(&log, mount.scratch().join("old")).unwrap();
-        // Before the first death, of which the supervisor might else hear before it hears of the signal.
+        // Sends the signal before the first death, of which the supervisor might else hear first.
         send(supervisor, Signal::SIGHUP);
         wait_until("there is a new file", LIMIT, || log.exists());
         for _ in 0..3 {
@@ -196,7 +196,7 @@ fn a_hangup_reopens_the_log_of_the_supervisor_and_ends_nobody() {
 struct Processes(PathBuf);
 
 impl Processes {
-    /// For the test that has this name.
+    /// Makes a group for the test of this name.
     fn new(test: &str) -> Option<Self> {
         let name = format!("ffrfs-test-{test}-{}", std::process::id());
         let places = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
@@ -304,7 +304,7 @@ fn an_upgrade_for_which_there_are_too_few_processes_names_their_limit() {
     let mount = Mount::with_samples(Transport::DevFuse, &content(), &["restarts=5"]);
     let supervisor = parent_of(mount.pid());
     group.set("cgroup.procs", supervisor);
-    // Too few for another process, and for its threads.
+    // Too few for another process, and too few for its threads.
     for limit in [1, 4] {
         group.set("pids.max", limit);
         let refused = ffrfs(&["upgrade".as_ref(), mount.point().as_os_str()]);
@@ -383,7 +383,7 @@ fn a_mount_point_that_the_mount_has_made_is_removed_once() {
     run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
     wait_until("it is removed", LIMIT, || !point.exists());
     wait_until("it is said", LIMIT, || fs::read_to_string(&log).unwrap().contains("unmounted"));
-    // By then it would have tried to remove it once more.
+    // By then the supervisor would have tried to remove the directory once more.
     wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
     let said = fs::read_to_string(&log).unwrap();
     assert!(!said.contains("not removed"), "{said}");
@@ -471,7 +471,7 @@ fn that_a_supervisor_has_ended_is_said_by_doctor_and_by_upgrade() {
         let alone = doctor();
         let says = "nobody starts another daemon if this one dies";
         assert!(alone.code == 5 && alone.text().contains(says), "{alone:?}");
-        // The daemon answers, and is looked at as ever.
+        // The daemon answers, and is checked as ever.
         for check in [": bottleneck: ", ": bad samples: "] {
             assert!(alone.text().contains(check), "{alone:?}");
         }

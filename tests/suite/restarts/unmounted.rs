@@ -1,4 +1,4 @@
-//! Mounts that are unmounted while nobody serves them: their processes end, and touch nothing else.
+//! Mounts that are unmounted while no daemon serves them: their processes end, and touch nothing else.
 
 use super::opening::unserved;
 use super::{LIMIT, can_resume, children_of, content, name, next_after, parent_of};
@@ -20,7 +20,7 @@ fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-/// The device number of what is mounted here.
+/// The device number of the mount on `point`.
 fn device(point: &Path) -> String {
     let device = fs::metadata(point).unwrap().dev();
     format!("{}:{}", major(device), minor(device))
@@ -37,10 +37,10 @@ fn a_supervisor_whose_mount_was_taken_away_leaves_the_next_one_in_its_place_alon
             let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&point)).unwrap();
             line.split(' ').nth(2).unwrap().to_owned()
         };
-        // It looks only when there is another mount.
+        // The supervisor looks only when there is another mount.
         send(supervisor, Signal::SIGSTOP);
         unmount(mount.point(), true).unwrap();
-        // Of no connection that lives, so that the number of the former one can be given to another.
+        // Without workers the connection ends, so that its number can be given to another one.
         for worker in children_of(supervisor) {
             send(worker, Signal::SIGKILL);
         }
@@ -101,10 +101,10 @@ fn all_processes_of_a_mount_end_soon_after_it_is_unmounted_while_the_next_daemon
         for_each_transport(|transport| {
             let (source, mount, supervisor) = unserved(transport, "600");
             wait_until("another is started", LIMIT, || !children_of(supervisor).is_empty());
-            // It opens its source, and hangs.
+            // The next daemon opens its source, and hangs.
             std::thread::sleep(Duration::from_millis(300));
             let workers = children_of(supervisor);
-            // A mount that can be handed over answers later, and is not unmounted by all ways meanwhile.
+            // A mount that can be handed over answers later, and only some of the ways unmount it meanwhile.
             let waits = transport == Transport::DevFuse && can_resume();
             if waits && way != ["umount", "-l"] && !way.contains(&"--force") {
                 return source.go_on();
@@ -112,7 +112,7 @@ fn all_processes_of_a_mount_end_soon_after_it_is_unmounted_while_the_next_daemon
             run(Command::new(way[0]).args(&way[1..]).arg(mount.point())).ok();
             let all_have_ended =
                 || !workers.iter().chain([&supervisor]).any(|&pid| is_running(pid));
-            // `ffrfs umount` has waited for that.
+            // `ffrfs umount` has waited for the processes.
             if way != [FFRFS, "umount"] {
                 wait_until("its processes end", LIMIT, all_have_ended);
             }
@@ -133,7 +133,7 @@ fn what_is_mounted_in_a_dead_mount_that_is_made_anew_is_named_as_lost() {
         run(Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&data).args(["point", "file"]))
             .ok();
         let outer = Mount::started(transport, &[&tar], &["restarts=5"], |mut command| {
-            // It is made anew on any kernel.
+            // The mount is made anew on any kernel.
             command.env("FFRFS_TEST_NO_RESEND", "1");
             command
         });
@@ -153,7 +153,7 @@ fn what_is_mounted_in_a_dead_mount_that_is_made_anew_is_named_as_lost() {
     });
 }
 
-/// What a command says of a mount that does not answer.
+/// The message of a command about a mount that does not answer.
 fn said_of(mount: &Mount) -> String {
     let outcome = ffrfs(&[Path::new("stats"), mount.point()]);
     assert_eq!(outcome.code, 5, "{outcome:?}");
@@ -272,7 +272,7 @@ fn umount_waits_for_a_mount_that_is_just_made_anew() {
     });
 }
 
-/// A mount in the mount namespace of another process, which ends with the value.
+/// A mount in the mount namespace of another process, which ends when the value is dropped.
 struct Elsewhere {
     process: Child,
     point: TempDir,
@@ -296,7 +296,7 @@ impl Elsewhere {
         format!("/proc/{}/ns/mnt", self.process.id()).into()
     }
 
-    /// A command there, whose last word is a path in the mount.
+    /// A command in that namespace, whose last word is a path in the mount.
     fn command(&self, words: &[&str], name: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--mount={}", self.namespace().display())).args(words);
@@ -335,7 +335,7 @@ fn a_mount_in_another_namespace_that_was_unmounted_is_not_made_anew_nor_what_has
         let mut reader = reader.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_until("a read waits for the disk", LIMIT, || disk.waiting() > 0);
         disk.slow_down(Duration::ZERO);
-        // It looks only when there is another mount.
+        // The supervisor looks only when there is another mount.
         send(supervisor, Signal::SIGSTOP);
         send(daemon, Signal::SIGKILL);
         run(&mut elsewhere.command(&["umount", "-f", "-l"], "")).ok();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A program that is mounted with, and can be replaced.
+/// A program that mounts are made with, and that can be replaced.
 pub(super) struct Installed {
     pub(super) directory: TempDir,
 }
@@ -58,7 +58,7 @@ impl Installed {
             change(&mut changed);
             changed
         });
-        // It must be there as long as the mount is.
+        // The directory must be there as long as the mount is.
         std::mem::forget(directory);
         mount
     }
@@ -84,7 +84,7 @@ fn readers_see_no_error_however_often_the_program_is_replaced() {
             assert!(after != before, "{turn}: {}", mount.log());
             wait_until("the one before ends", LIMIT, || !is_running(before));
             assert_eq!(parent_of(after), supervisor);
-            // The next process is of the program that serves, not of the supervisor's.
+            // The next process runs the program of the one that serves, not the supervisor's.
             if turn % 3 == 2 {
                 kill(Pid::from_raw(after), Signal::SIGKILL).unwrap();
                 next_after(&mount, after);
@@ -120,7 +120,7 @@ fn stats_that_are_watched_name_the_process_that_serves() {
         watch.wait().unwrap();
         is_named
     };
-    // It ends where no daemon answers for five seconds.
+    // The command ends if no daemon answers for five seconds.
     assert!((0..3).any(|_| is_named()), "{}", mount.log());
 }
 
@@ -136,7 +136,7 @@ impl Waiting {
     fn at(pipe: &Path, supervisor: i32, but: i32) -> Self {
         let mut opened = None;
         wait_until("a process reads from the pipe", LIMIT, || {
-            // That fails as long as there is no reader.
+            // Opening fails as long as there is no reader.
             let flags = OFlag::O_NONBLOCK.bits();
             opened = File::options().write(true).custom_flags(flags).open(pipe).ok();
             opened.is_some()
@@ -178,7 +178,7 @@ impl Both {
         let pause = directory.path().join("pause");
         let pipes = ["restarted", "upgraded"].map(|name| directory.path().join(name));
         pipes.iter().for_each(|pipe| mkfifo(pipe, Mode::S_IRWXU).unwrap());
-        // Confined, the processes could not open it.
+        // Confined processes could not open the pipes.
         let options = ["restarts=5", "sandbox=no"];
         let mount =
             Mount::attempt_with_samples(Transport::DevFuse, samples, &options, |mut command| {
@@ -189,7 +189,7 @@ impl Both {
         let supervisor = parent_of(mount.pid());
         symlink(&pipes[0], &pause).unwrap();
         kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
-        // Nothing is asked of the mount before: what the first one has taken comes again only later.
+        // The mount gets no request before: one that the first process has taken comes again only later.
         let restarted = Waiting::at(&pipes[0], supervisor, mount.pid());
         fs::remove_file(&pause).unwrap();
         symlink(&pipes[1], &pause).unwrap();
@@ -282,7 +282,7 @@ fn a_hangup_after_the_program_was_replaced_has_the_new_one_serve() {
     let hang_up = || kill(Pid::from_raw(supervisor), Signal::SIGHUP).unwrap();
     hang_up();
     let copy = installed.directory.path().join("ffrfs-2");
-    // By a process of its own: a child that this one forks meanwhile would hold the new program open for writing.
+    // Another process copies: a child that this one forks meanwhile would hold the new program open for writing.
     run(Command::new("cp").arg(FFRFS).arg(&copy)).ok();
     assert_eq!(serving(&mount), mount.pid(), "nothing was replaced");
     installed.replace_by(&copy);
@@ -290,7 +290,7 @@ fn a_hangup_after_the_program_was_replaced_has_the_new_one_serve() {
     let second = next_after(&mount, mount.pid());
     let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     assert_eq!(program(second), copy);
-    // It answers what it has taken, and would be found in place of the third.
+    // The first process answers the requests that it has taken, and would be found in place of the third.
     wait_until("the first one has left", LIMIT, || !is_running(mount.pid()));
     kill(Pid::from_raw(second), Signal::SIGKILL).unwrap();
     let third = next_after(&mount, second);

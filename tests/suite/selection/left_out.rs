@@ -1,4 +1,4 @@
-//! Files that are not shown, and what commands that do not mount say of them.
+//! Files that are not shown, and the messages about them from commands that do not mount.
 
 use super::{FILES, on, packed};
 
@@ -62,7 +62,7 @@ fn a_path_that_is_named_and_left_out_is_said_to_be_so() {
     }
     let refused = on("ls", &source, &["--include", ".DS_Store"]).stderr;
     assert!(refused.contains("selects no sample; files that macOS and"), "{refused}");
-    // Where nothing is left out, such a file is missing as any other one is.
+    // Where no file is left out, such a file is missing as any other one is.
     let (_directory, source) = packed(&["a"], "y.zip");
     let refused = on("cat", &source, &[".DS_Store"]).stderr;
     assert!(refused.contains(".DS_Store: no such sample"), "{refused}");

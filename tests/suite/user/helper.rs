@@ -6,7 +6,7 @@ use super::{for_each_sandbox, options};
 fn a_user_without_the_helper_is_told_to_install_it() {
     for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
-        // A path that holds nothing but the shell's own commands.
+        // This `PATH` leads to no commands: there are only the shell's own.
         let outcome = sandbox.run(&format!(
             "mount --bind /dev/null \"$(command -v fusermount3)\"
              PATH=/nowhere $(command -v setpriv) --reuid 65534 --regid 65534 --clear-groups -- \

@@ -86,7 +86,7 @@ fn a_mount_of_a_store_shows_what_its_requests_cost_and_brought() {
     ] {
         assert_shows(&screen, what);
     }
-    // Of 24 rows none is too many.
+    // On 24 rows the line of the store has room.
     assert!(self::screen(&state, 80, 24).0.iter().any(|line| line.contains("store")));
 }
 
@@ -122,7 +122,7 @@ fn no_size_is_too_small_or_too_large() {
             let (screen, _) = screen(&state, columns, rows);
             assert_eq!(screen.len(), usize::from(rows));
         }
-        // Every height on the way, so that no row is counted twice.
+        // All heights in between, so that a row that is counted twice is found.
         for rows in 1..50 {
             let _ = screen(&state, 80, rows);
         }

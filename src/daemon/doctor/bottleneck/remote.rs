@@ -1,30 +1,30 @@
-//! What the requests to a store say of a mount: whether reads wait for it, and what to change. Imports checks and
-//! figures.
+//! Conclusions from the requests of a mount to a store: whether reads wait for the store, and what to change. Imports checks
+//! and figures.
 
 use super::super::check::Check;
 use crate::store::remote::{RemoteFigures, TimeFigures};
 use indicatif::HumanBytes;
 use std::time::Duration;
 
-/// Fewer reads than one in so many that go to the store do not make it the bottleneck.
+/// The store is not the bottleneck if fewer than one read in this many goes to it.
 const RARE: u64 = 10;
-/// Fewer requests at a time leave a store idle between them.
+/// Fewer requests at a time leave a store idle between its answers.
 const FEW_REQUESTS: f64 = 4.0;
 /// A first byte that takes longer comes from another region, or from a store that is overloaded.
 const FAR: Duration = Duration::from_millis(200);
 
-/// Whether reads that wait do so for the store. Those that found their bytes on this machine wait for its disk.
+/// Whether waiting reads wait for the store. Reads that found their bytes on this machine wait for its disk.
 pub(super) fn is_waited_for(window: &RemoteFigures) -> bool {
     let away = window.misses + window.joins + window.in_flight;
     away > 0 && away * RARE >= window.hits
 }
 
-/// How many requests were under way at a time, on average; those that have no answer yet are in no sum.
+/// The requests under way at a time, on average; requests without an answer yet are in no sum.
 fn at_a_time(window: &RemoteFigures, seconds: f64) -> f64 {
     (window.total.sum_micros as f64 / 1e6 / seconds.max(0.001)).max(window.in_flight as f64)
 }
 
-/// What to change where the store is the bottleneck, by figures of so many seconds.
+/// The advice where the store is the bottleneck, from the figures of this many seconds.
 pub(super) fn advice(window: &RemoteFigures, seconds: f64) -> String {
     let kept = unused_cache(window).map(|(_, advice)| advice);
     let first_byte = window.first_byte.histogram().quantile(0.5);
@@ -58,7 +58,7 @@ pub(super) fn advice(window: &RemoteFigures, seconds: f64) -> String {
     .to_owned()
 }
 
-/// Why fetched bytes are not kept on disk, and what to do.
+/// The reason why fetched bytes are not kept on disk, and the advice; `None` if they are kept.
 fn unused_cache(window: &RemoteFigures) -> Option<(String, String)> {
     let state = &window.disk_cache;
     let (why, advice) = match (&state.directory, &state.unused_because) {
@@ -82,7 +82,8 @@ fn unused_cache(window: &RemoteFigures) -> Option<(String, String)> {
     Some((why, advice.to_owned()))
 }
 
-/// How the store answers, and whether what it gives is kept: `window` in so many seconds, `all` since the mount.
+/// How the store answers, and whether fetched bytes are kept: `window` has the figures of `seconds`, `all` those since the
+/// mount.
 pub(super) fn checks(
     name: &str,
     window: &RemoteFigures,
@@ -94,7 +95,7 @@ pub(super) fn checks(
 
 fn store(name: &str, window: &RemoteFigures, all: &RemoteFigures, seconds: f64) -> Check {
     let per_second = |count: u64| count as f64 / seconds.max(0.001);
-    // Where nothing was asked for meanwhile, what was before tells more than nothing.
+    // If no request was answered in the window, the figures since the mount tell more than empty ones.
     let (times, when) = match window.total.count() {
         0 => (all, "since the mount"),
         _ => (window, "now"),

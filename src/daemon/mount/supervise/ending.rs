@@ -1,4 +1,4 @@
-//! How a supervised mount ends. Imports the supervisor above it, whose part it is.
+//! The end of a supervised mount. Imports the supervisor above it, whose part it is.
 
 use super::Supervision;
 use crate::daemon::mount::ours;
@@ -14,16 +14,16 @@ use std::io;
 use std::time::Instant;
 
 impl Supervision<'_> {
-    /// The first worker has died before it told of a mount.
+    /// Handles that the first worker has died before it told of a mount.
     pub(super) fn died_first(&mut self, ending: Ending) -> Result<Option<u8>, Failure> {
-        // It may have mounted; in another namespace nobody can tell which mount that was.
+        // The worker may have mounted; in another namespace nothing shows which mount that was.
         if self.request.namespace.is_none() {
             let _ = ours::undo(&self.target, self.before.as_deref());
         }
         let is_asked_to = matches!(ending, Ending::Killed(Signal::SIGINT | Signal::SIGTERM));
         match (self.is_leaving || is_asked_to, self.is_daemon) {
             (true, false) => Ok(Some(Exit::Ok as u8)),
-            // The process that waits for it says what there is to say.
+            // The process that waits for the daemon prints the message.
             (true, true) => {
                 *self.ready = None;
                 Ok(Some(Exit::Mount as u8))
@@ -38,7 +38,8 @@ impl Supervision<'_> {
         }
     }
 
-    /// The process that served has ended by itself, or the first one has mounted nothing. Gives the exit code.
+    /// Handles that the process that served has ended by itself, or that the first one has mounted nothing. Returns the exit
+    /// code.
     pub(super) fn mount_ended(&mut self, code: u8) -> u8 {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
@@ -48,7 +49,7 @@ impl Supervision<'_> {
         }
         // A worker that was told to end at once leaves the file of its socket.
         self.remove_socket();
-        // One that could not unmount, or was not to wait for that, leaves a dead mount.
+        // A worker that could not unmount, or was not to wait for the unmount, leaves a dead mount.
         if code != Exit::Ok as u8
             && let Some(made) = self.told.as_ref().map(|told| told.made.clone())
         {
@@ -60,8 +61,8 @@ impl Supervision<'_> {
         code
     }
 
-    /// Asked to end: whether the worker that serves goes on, since it cannot unmount what something else is mounted over. At
-    /// another request soon after it ends.
+    /// After a request to end: whether the worker that serves goes on, since it cannot unmount while another file system is
+    /// mounted over the mount. At another request soon after it ends.
     pub(super) fn stays_covered(&mut self) -> bool {
         let serves = |running: &Running| matches!(running.role, Role::Serves) && running.is_ready;
         if !self.workers.iter().any(serves) || !self.is_covered() {
@@ -72,21 +73,21 @@ impl Supervision<'_> {
         !before.is_some_and(|before| another.contains(&before.elapsed()))
     }
 
-    /// A worker has told that it serves. If nobody did before, it was sent what came meanwhile: asked to end, it ends by itself,
-    /// or goes on, since it cannot unmount what something else is mounted over.
+    /// Notes that a worker serves. If no process did before, this one was sent the requests to end that came meanwhile: it ends
+    /// by itself, or goes on, since it cannot unmount while another file system is mounted over the mount.
     pub(super) fn is_served_anew(&mut self) {
         self.is_leaving &= self.outage.is_none();
         (self.start_at, self.outage, self.covered_at) = (None, None, None);
     }
 
-    /// Has all requests fail: nobody serves them any more. Gives the exit code.
+    /// Has all requests fail, as no process will serve them. Returns the exit code.
     pub(super) fn give_up(&mut self, why: &str) -> u8 {
         tracing::error!("{} is given up: {why}", self.target);
         self.let_go();
         Exit::Mount as u8
     }
 
-    /// Unmounts: nobody serves the mount, and nobody is to. Gives the exit code.
+    /// Unmounts a mount that no process serves, or is to serve. Returns the exit code.
     pub(super) fn leave(&mut self) -> u8 {
         let made = self.told.as_ref().map(|told| told.made.clone()).unwrap_or_default();
         self.let_go();
@@ -119,17 +120,17 @@ impl Supervision<'_> {
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
-        // A program that was to take over may have left it to others, too.
+        // A program that was to take over may have left the connection to others, too.
         if !self.hung.is_empty() || !self.workers.is_empty() || self.upgrades > 0 {
             self.abort();
         }
         self.remove_socket();
-        // That closes the descriptors.
+        // This closes the descriptors.
         self.told = None;
         *self.ready = None;
     }
 
-    /// Removes the file of the metrics' socket, which nobody answers any more.
+    /// Removes the file of the metrics' socket, which no process answers any more.
     pub(super) fn remove_socket(&self) {
         if let Some(told) = &self.told {
             told.remove_socket(self.request.settings.metrics.as_ref());

@@ -1,5 +1,5 @@
-//! A time in which nobody serves a mount: how long it may be, and when the next process is tried. Imports the supervisor above
-//! it, whose part it is.
+//! A time in which no process serves a mount: how long it may be, and when the next process is tried. Imports the supervisor
+//! above it, whose part it is.
 
 use super::{LOOK, Supervision};
 use crate::daemon::mount::ours;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Nobody serves a mount that was served before.
+/// The state of a mount that was served before, and that no process serves now.
 pub(super) struct Outage {
     since: Instant,
     /// How many processes in a row have found their source to be away.
     away: u32,
-    /// It was said that something else is mounted over the dead mount.
+    /// Whether it was logged that another file system is mounted over the dead mount.
     is_said_to_be_covered: bool,
 }
 
@@ -26,22 +26,22 @@ impl Outage {
         Self { since: Instant::now(), away: 0, is_said_to_be_covered: false }
     }
 
-    /// How long it may last: a process that hangs is followed by another one.
+    /// How long an outage may last: a process that hangs is followed by another one.
     fn most() -> Duration {
         2 * starting()
     }
 
-    /// When a process is late that is started now.
+    /// When a process that is started now is late.
     pub(super) fn kill_at(&self) -> Instant {
         (Instant::now() + starting()).min(self.since + Self::most())
     }
 
-    /// How long it may still last.
+    /// How long the outage may still last.
     pub(super) fn left(&self) -> Duration {
         Self::most().saturating_sub(self.since.elapsed())
     }
 
-    /// Why nobody is to try any more.
+    /// The reason why no further process is to try, once the outage has lasted too long.
     pub(super) fn is_over(&self) -> Option<String> {
         self.left()
             .is_zero()
@@ -50,13 +50,13 @@ impl Outage {
 }
 
 impl Supervision<'_> {
-    /// Whether something else is mounted over the mount.
+    /// Whether another file system is mounted over the mount.
     pub(super) fn is_covered(&self) -> bool {
         let told = self.told.as_ref().filter(|_| self.request.namespace.is_none());
         told.is_some_and(|told| ours::is_covered(&self.target, &told.made))
     }
 
-    /// Whether something else is mounted over a dead mount that is to be made anew, which waits until that has gone.
+    /// Whether a dead mount that is to be made anew waits until the file system that is mounted over it has gone.
     pub(super) fn waits_for_cover(&mut self) -> bool {
         let is_covered = !self.can_resume() && self.is_covered();
         let Some(outage) =
@@ -75,7 +75,7 @@ impl Supervision<'_> {
         true
     }
 
-    /// A process has found that its source cannot be reached: gives the pause before the next looks.
+    /// Notes that a process could not reach its source; returns the pause before the next process looks.
     pub(super) fn source_is_away(&mut self) -> Duration {
         let waits = match self.can_resume() {
             true => "readers wait",
@@ -95,21 +95,21 @@ impl Supervision<'_> {
         (PAUSE * (1 << (outage.away - 1).min(10))).min(MAX_PAUSE)
     }
 
-    /// Whether the mount has gone while nobody serves it. A process that is about to make it anew may have taken it away: it
-    /// has told of that before, so that who has looked must hear all that was told before it is sure.
+    /// Whether the mount has gone while no process serves it. A process that is about to make it anew may have taken it away,
+    /// and has told of that before: all messages must be read before the answer is sure.
     pub(super) fn seems_unmounted(&self) -> bool {
         self.outage.is_some() && self.is_unmounted()
     }
 
-    /// Somebody has unmounted it while nobody served it. Gives the exit code.
+    /// Ends a mount that was unmounted while no process served it. Returns the exit code.
     pub(super) fn unmounted_before(&mut self) -> u8 {
         tracing::info!("{} was unmounted before", self.target);
         for running in &self.workers {
             running.worker.send(Signal::SIGKILL);
         }
         self.remove_socket();
-        // One whose connection was aborted is still there, dead. What has taken its place since is left alone: without its ID,
-        // by its number it could be a new mount.
+        // A mount whose connection was aborted is still there, dead. A mount that has taken its place since is left alone:
+        // without an ID, a device number could be that of a new mount.
         let made = self.told.take().map(|told| told.made).filter(|made| made.id.is_some());
         let _ = self.unmount(&made.unwrap_or_default());
         Exit::Ok as u8

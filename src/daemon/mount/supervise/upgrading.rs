@@ -1,4 +1,4 @@
-//! How another program comes to serve a mount. Imports the supervisor above it, whose part it is.
+//! The change to another program that serves a mount. Imports the supervisor above it, whose part it is.
 
 use super::Supervision;
 use crate::daemon::mount::limits;
@@ -11,13 +11,13 @@ use crate::io::process;
 use crate::io::process::workers::Ending;
 
 impl Supervision<'_> {
-    /// Why no other program can serve now.
+    /// The reason why no other program can serve now.
     pub(super) fn obstacle(&self) -> Option<&'static str> {
         obstacle(self.told.as_ref(), self.is_leaving)
     }
 
-    /// Starts the program that is at its path now, to serve in place of the one that does. If one is starting already that
-    /// is the same, that upgrade is the answer to both who ask; else this one begins once that has ended.
+    /// Starts the program that is at its path now, to serve in place of the one that does. If the same program is starting
+    /// already, that upgrade answers both requests; if another one is, this upgrade begins once that one has ended.
     pub(super) fn upgrade(&mut self) {
         process::set_name(upgrade::BUSY);
         if let Some(why) = self.obstacle() {
@@ -30,7 +30,7 @@ impl Supervision<'_> {
         for running in &mut self.workers {
             match &running.role {
                 Role::Follows(other) if program.is(other) => return,
-                // Perhaps it would never serve, and that is why another one has taken its place.
+                // Perhaps that program would never serve, and was replaced for that reason.
                 Role::Follows(_) => running.kill(),
                 Role::Leaves => {}
                 Role::Serves => continue,
@@ -45,14 +45,14 @@ impl Supervision<'_> {
         }
     }
 
-    /// A program that was to take over serves.
+    /// Notes that a program that was to take over serves.
     pub(super) fn has_followed(&mut self, program: Program, pid: i32) {
         tracing::info!("{}: another program serves, as process {pid}", self.target);
         self.programs.serving = Some(program);
         self.settle();
     }
 
-    /// A program that was to take over has ended before it served.
+    /// Notes that a program that was to take over has ended before it served.
     pub(super) fn follower_ended(&mut self, refusal: Refusal, ending: Ending) {
         if self.is_upgrade_due {
             tracing::info!("{}: yet another program is to take over", self.target);

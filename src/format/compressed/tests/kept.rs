@@ -46,7 +46,7 @@ fn the_index_of_a_compressed_file_comes_back_as_it_was_written() {
 fn the_index_of_an_earlier_version_is_told_from_a_damaged_one() {
     let stored = gzip(&tar(&files()));
     let index = kept(opened("t.tar.gz", stored.clone()).unwrap().as_ref());
-    // As it was kept before: first the length of the stream's index.
+    // An index of an earlier version, which begins with the length of the stream's index.
     assert!(open_kept(&stored, index[16..].to_vec()).unwrap().is_none());
     for at in 0..index.len() {
         let mut wrong = index.clone();

@@ -1,4 +1,4 @@
-//! Containers that are members of others, opened by what was kept of them.
+//! Containers that are members of others, opened by their kept indexes.
 
 use super::*;
 use crate::format::testing::{Noted, fixture};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index as Place;
 use std::sync::LazyLock;
 
-/// Of formats that scan and that do not. Mounts have tests with zip, whose samples have headers.
+/// Containers of formats that scan and of formats that do not. Tests of mounts have zip, whose samples have header bytes.
 const FIXTURES: [&str; 4] =
     ["packed_folder.ffr", "pickled.ffr", "tensors.safetensors", "mixed.tfrecord"];
 
@@ -22,7 +22,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     streams(bytes).into_iter().find(|(codec, _)| *codec == Codec::Gzip).unwrap().1
 }
 
-/// A member of these stored bytes that is a gzip stream of `bytes`.
+/// A member that is stored as `stored`, a gzip stream of `bytes`.
 fn member(stored: &[u8], bytes: &[u8]) -> MemberSource {
     let name = PartName::from("in");
     let checksum = ChecksumKind::Crc32.with_value(crc32fast::hash(bytes));
@@ -129,7 +129,7 @@ fn what_was_kept_of_another_version_or_is_cut_is_of_no_use() {
     }
 }
 
-/// The bytes of each container, compressed ones, and what is kept of it.
+/// The bytes of each container, the same bytes compressed, and the kept index.
 static KEPT: LazyLock<Vec<[Vec<u8>; 3]>> = LazyLock::new(|| {
     let kept = |bytes: Vec<u8>| {
         let stored = gzip(&bytes);

@@ -2,11 +2,11 @@
 //!
 //! Each value on the stack has one owner: picklers build a dict whole before they store it in its
 //! parent. So fetching a dict from the memo always means that it is shared or holds itself, and is
-//! refused; the rest is a tree by construction. The memo holds offsets alone: where an object was
-//! made in the pickle.
+//! refused; the rest is a tree by construction. The memo holds offsets alone: those at which objects
+//! were made in the pickle.
 //!
-//! The input is hostile. Nothing recurses further than [`MAX_DEPTH`]; every opcode adds a bounded
-//! amount of memory, and what names fetched from the memo add is limited.
+//! The input is hostile. No function recurses further than [`MAX_DEPTH`]; every opcode adds a bounded
+//! amount of memory, and the memory of names fetched from the memo is limited.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::format::one_line;
 
 /// CPython 2 has three MARKs open a level (arguments, list, pair), CPython 3 one.
 const MAX_MARKS: usize = 4 * MAX_DEPTH as usize;
-/// How many bytes may be read again, for names fetched from the memo: this many times the size of
+/// The most bytes that are read again, for names fetched from the memo: this many times the size of
 /// the pickle, and [`REREAD_BYTES_FREE`]. It bounds the memory that those names take, and the time.
-/// Real ones do fetch names (pathlib interns them, so files called alike in many directories are one
-/// `str`), but would have to be 150 bytes long on average to reach the limit.
+/// Real pickles do fetch names (pathlib interns them, so files called alike in many directories are one
+/// `str`), but these would have to be 150 bytes long on average to reach the limit.
 const REREAD_FACTOR: u64 = 32;
 const REREAD_BYTES_FREE: u64 = 1 << 20;
 const MAX_PROTOCOL: u8 = 5;
@@ -30,7 +30,7 @@ const MAX_PROTOCOL: u8 = 5;
 /// `samples` is the number of data samples: a file's index lies below it, and no two files share one.
 ///
 /// # Errors
-/// [`Unsupported`] for everything that is not such a tree; the dataset is then a flat one.
+/// [`Unsupported`] for a pickle that is not such a tree; the dataset is then a flat one.
 pub fn decode(pickle: &[u8], samples: u64) -> Result<Directory, Unsupported> {
     let mut decoder = Decoder {
         input: Input { bytes: pickle, at: 0 },
@@ -56,13 +56,13 @@ pub fn decode(pickle: &[u8], samples: u64) -> Result<Directory, Unsupported> {
     }
 }
 
-/// A directory that is being built, and how many levels it has, itself included.
+/// A directory that is being built, and the number of its levels, itself included.
 struct Tree {
     directory: Directory,
     levels: u16,
 }
 
-/// What can lie on the stack.
+/// A value on the stack.
 enum Value {
     /// `dict` or `OrderedDict`.
     Class,
@@ -115,7 +115,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Nothing is added from here on, so names can be compared, once a directory.
+    /// Ends a directory: no entry is added from here on, so its names are compared, once.
     fn finish(mut self) -> Result<Directory, Reason> {
         let entries = &mut self.directory.entries;
         entries.shrink_to_fit();
@@ -134,11 +134,11 @@ struct Decoder<'a> {
     input: Input<'a>,
     samples: u64,
     stack: Vec<Value>,
-    /// How high the stack was at each open MARK.
+    /// The height of the stack at each open MARK.
     marks: Vec<usize>,
     /// Memo entry → offset of the opcode that made the object.
     memo: BTreeMap<u64, usize>,
-    /// Where the value on top was made, while nothing has happened to it since.
+    /// The offset at which the value on top was made, until another opcode than FRAME follows.
     made_at: Option<usize>,
     /// Indices used, as bits: index / 64 → word.
     used: BTreeMap<u64, u64>,
@@ -171,7 +171,7 @@ impl Decoder<'_> {
         Ok(None)
     }
 
-    /// The value that an opcode pushes.
+    /// Makes the value that an opcode pushes.
     fn make(&mut self, opcode: u8) -> Result<Value, Reason> {
         match opcode {
             EMPTY_DICT => Ok(Value::Directory(Tree::new())),
@@ -286,7 +286,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Picklers store an object right after they made it.
+    /// Stores the value on top in the memo: picklers do so right after they made it.
     fn put(&mut self, opcode: u8, made_at: Option<usize>) -> Result<(), Reason> {
         let id = match opcode {
             PUT => self.input.decimal_line()?,
@@ -319,7 +319,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Every integer ends up as a file: nothing else takes one, and nothing is dropped.
+    /// Marks an index as used. Every integer ends up as a file: no other value takes one, and no value is dropped.
     fn use_index(&mut self, index: u64) -> Result<(), Reason> {
         if index >= self.samples {
             return Err(Reason::Index { index, samples: self.samples });
@@ -350,7 +350,7 @@ fn append_all(list: Value, items: Vec<Value>) -> Result<Value, Reason> {
     })
 }
 
-/// `(list,)`: what CPython 2 calls the class with.
+/// Makes `(list,)`, the arguments with which CPython 2 calls the class.
 fn arguments(list: Value) -> Result<Value, Reason> {
     match list {
         Value::EmptyList => Ok(Value::Arguments(Tree::new())),

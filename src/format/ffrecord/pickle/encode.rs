@@ -7,18 +7,18 @@ use crate::format::quoted;
 
 /// Protocol 4, without frames (readers do not need them), then `OrderedDict` as memo entry 0.
 const START: &[u8] = b"\x80\x04ccollections\nOrderedDict\nq\x00";
-/// How many entries CPython puts into one SETITEMS; its unpickler holds them on its stack.
+/// The number of entries that CPython puts into one SETITEMS; its unpickler holds them on its stack.
 const BATCH: usize = 1000;
 
 /// Writes `directory` as a pickle that Python (3.4 or later) loads as nested `OrderedDict`s.
 ///
 /// It writes many small pieces: give it a buffered writer. Bytes of names that are not UTF-8 become
-/// the lone surrogates that Python's `surrogateescape` stands for them.
+/// the lone surrogates by which Python's `surrogateescape` replaces them.
 ///
 /// # Errors
 /// `InvalidInput` for a tree that [`decode`](super::decode) would refuse: a name that no file can
 /// have, an index over `i64::MAX`, or more than [`MAX_DEPTH`] levels. Names and indices used
-/// twice are not looked for. Else what `out` returned.
+/// twice are not looked for. All other errors are those of `out`.
 pub fn encode(directory: &Directory, out: &mut impl Write) -> io::Result<()> {
     out.write_all(START)?;
     // The class is on the stack already, so the root does not fetch it from the memo.

@@ -5,7 +5,7 @@ use super::{MAX_NAME_BYTES, Reason, check_name};
 
 pub(super) type Name = Box<[u8]>;
 
-/// The pickle, and how far it has been read.
+/// The pickle, and the offset up to which it has been read.
 pub(in crate::format) struct Input<'a> {
     pub(in crate::format) bytes: &'a [u8],
     pub(in crate::format) at: usize,
@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A line, without its line feed.
+    /// Reads a line, without its line feed.
     pub(in crate::format) fn line(&mut self) -> Result<&'a [u8], Reason> {
         let len = self.rest().iter().position(|&byte| byte == b'\n').ok_or(Reason::Truncated)?;
         let line = self.take(len as u64)?;
@@ -110,7 +110,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Digits as Python writes them: no sign, no leading zero (`01` is a bool).
+/// Reads digits as Python writes them: no sign, no leading zero (`01` is a bool).
 fn decimal(digits: &[u8]) -> Result<u64, Reason> {
     match digits {
         [b'0'] => Ok(0),
@@ -122,7 +122,7 @@ fn decimal(digits: &[u8]) -> Result<u64, Reason> {
     }
 }
 
-/// Little-endian; Python writes no more bytes than the number needs.
+/// Reads a little-endian integer; Python writes no more bytes than the number needs.
 fn twos_complement(bytes: &[u8]) -> Result<u64, Reason> {
     if bytes.len() > 8 || bytes.last().is_some_and(|&top| top >= 0x80) {
         return Err(Reason::Integer);
@@ -161,7 +161,7 @@ impl NameBuffer {
         Ok(())
     }
 
-    /// UTF-8 in which a byte that was none is U+DC00 + byte (`surrogateescape`, `surrogatepass`).
+    /// Appends UTF-8 in which a byte that was not UTF-8 is U+DC00 + byte (`surrogateescape`, `surrogatepass`).
     fn push_utf8(&mut self, mut text: &[u8]) -> Result<(), Reason> {
         loop {
             let error = match str::from_utf8(text) {
@@ -187,13 +187,13 @@ impl NameBuffer {
         self.push(char.encode_utf8(&mut [0; 4]).as_bytes())
     }
 
-    /// Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+    /// Appends Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
     fn push_raw_unicode_escape(&mut self, mut text: &[u8]) -> Result<(), Reason> {
         while let [first, rest @ ..] = text {
             let digits = match text {
                 [b'\\', b'u', ..] => 4,
                 [b'\\', b'U', ..] => 8,
-                // Picklers write a backslash as \u005c, so another escape is none of theirs.
+                // Picklers write a backslash as \u005c, and no other escapes.
                 [b'\\', ..] => return Err(Reason::Malformed("escape")),
                 _ => {
                     self.push_char((*first).into())?;
@@ -209,7 +209,7 @@ impl NameBuffer {
         Ok(())
     }
 
-    /// `repr()` of a byte string in Python 2.
+    /// Appends the `repr()` of a byte string in Python 2.
     fn push_string_literal(&mut self, literal: &[u8]) -> Result<(), Reason> {
         let malformed = || Reason::Malformed("string");
         let (quote, inner) = match literal {

@@ -2,7 +2,7 @@
 //!
 //! [`decode`] is not an unpickler. It knows the opcodes that CPython 2 and 3 write for a tree of
 //! `dict` / `collections.OrderedDict` with `str` keys and `int` leaves, and refuses all others;
-//! nothing is imported, called or executed. [`encode`] writes what `pickle.loads` reads.
+//! no code is imported, called or executed. [`encode`] writes a pickle that `pickle.loads` reads.
 //! Imports nothing from other rooms.
 
 mod decode;
@@ -26,14 +26,14 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// A directory: its entries in stored order.
 ///
-/// What [`decode`] returns is at most [`MAX_DEPTH`] deep and has no name twice.
+/// A directory that [`decode`] returns is at most [`MAX_DEPTH`] deep and has no name twice.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Directory {
-    /// Names, as raw bytes, and what they stand for.
+    /// Names, as raw bytes, and the entries that they stand for.
     pub entries: Vec<(Box<[u8]>, Entry)>,
 }
 
-/// What a name in a [`Directory`] stands for.
+/// The file or directory that a name in a [`Directory`] stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A file: the index of its sample.
@@ -46,13 +46,13 @@ pub enum Entry {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset} of the pickle: {reason}")]
 pub struct Unsupported {
-    /// Where the opcode lies that was refused, from the start of the pickle.
+    /// The offset of the opcode that was refused, from the start of the pickle.
     pub offset: u64,
-    /// Why it was refused.
+    /// The reason why it was refused.
     pub reason: Reason,
 }
 
-/// Why a pickle was refused.
+/// The reason why a pickle was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -91,7 +91,7 @@ pub enum Reason {
     Index {
         /// The index found.
         index: u64,
-        /// How many data samples there are.
+        /// The number of data samples.
         samples: u64,
     },
     /// Two files have the same sample.
@@ -109,12 +109,12 @@ pub enum Reason {
     /// Names repeated through the memo take many times the size of the pickle.
     #[error("repeated names outgrow the pickle")]
     Expansion,
-    /// The top of the tree is no directory.
+    /// The top of the tree is not a directory.
     #[error("the top level is not a dict")]
     NotDirectory,
 }
 
-/// Refuses a name that a directory cannot show, and says what it is or has.
+/// Refuses a name that a directory cannot show; the text says why.
 fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match name {
         b"" => Err("is empty"),

@@ -42,7 +42,7 @@ pub(in crate::format) const MEMOIZE: u8 = 0x94;
 pub(in crate::format) const PROTO: u8 = 0x80;
 pub(in crate::format) const FRAME: u8 = 0x95;
 
-// Of other values than names and numbers of samples.
+// Opcodes of other values than names and numbers of samples.
 pub(in crate::format) const NONE: u8 = b'N';
 pub(in crate::format) const NEWTRUE: u8 = 0x88;
 pub(in crate::format) const NEWFALSE: u8 = 0x89;

@@ -45,7 +45,7 @@ fn accepted(pickle: &[u8]) -> Vec<(Box<[u8]>, Entry)> {
     decode(pickle, 1 << 62).unwrap_or_else(|why| panic!("{}: {why}", pickle.escape_ascii())).entries
 }
 
-/// What the decoder promises of every tree.
+/// Checks the promises of the decoder about every tree: its depth, and names that are valid, sorted and unique.
 fn check(directory: &Directory, level: u16) {
     assert!(level <= MAX_DEPTH);
     let mut names: Vec<_> = directory.entries.iter().map(|(name, _)| name).collect();
@@ -59,7 +59,7 @@ fn check(directory: &Directory, level: u16) {
     }
 }
 
-/// One file whose name the opcodes in `key` push.
+/// The name of one file, as the opcodes in `key` push it.
 fn name_of(key: &[u8]) -> Vec<u8> {
     let pickle = [b"}", key, b"K\x00s."].concat();
     accepted(&pickle)[0].0.to_vec()
@@ -263,7 +263,7 @@ fn an_index_used_twice_is_refused() {
 #[test]
 fn a_name_twice_in_a_directory_is_refused() {
     assert_refused(b"}(\x8c\x01aK\x00\x8c\x01aK\x01u.", 13, Reason::NameTwice("a".into()));
-    // Also if it comes in another batch, or in another disguise.
+    // Also if the name comes in another batch, or in another encoding.
     assert_refused(b"}\x8c\x01\nK\x00sV\\u000a\nK\x01s.", 18, Reason::NameTwice("\\x0a".into()));
     assert_refused(b"}U\x02\xc3\xa9K\x00sV\xe9\nK\x01s.", 14, Reason::NameTwice("é".into()));
     let in_child = b"}\x8c\x01d}(\x8c\x01aK\x00\x8c\x01bK\x02\x8c\x01aK\x01us.";
@@ -359,7 +359,7 @@ fn unknown_protocols_and_frames_past_the_end_are_refused() {
     assert_refused(b"}\x80\x02.", 1, Reason::Protocol(2));
     assert_refused(b"\x95\x03\0\0\0\0\0\0\0}.", 0, Reason::Truncated);
     assert_refused(b"\x95\xff\xff\xff\xff\xff\xff\xff\xff}.", 0, Reason::Truncated);
-    // Between an object and its memo entry.
+    // A frame may begin between an object and its memo entry.
     assert_eq!(accepted(b"}\x95\x02\0\0\0\0\0\0\0\x94."), vec![]);
 }
 
@@ -428,7 +428,7 @@ fn as_many_levels_as_allowed_decode_and_one_more_is_refused() {
 #[test]
 fn a_million_levels_are_refused_quickly() {
     const LEVELS: usize = 1_000_000;
-    // Of this thread alone, whatever else the machine has to do.
+    // The CPU time of this thread alone, as the machine may have other work.
     let cpu_seconds = || {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
         (usage.user_time() + usage.system_time()).tv_sec()

@@ -1,6 +1,6 @@
 //! Bits, the highest of each byte first.
 
-/// The bits end within a number. Small, as each number may be one.
+/// The error for bits that end within a number. It is small, as the result of every number has room for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EndsEarly;
 
@@ -12,11 +12,11 @@ impl From<EndsEarly> for String {
 
 /// Reads numbers of any width.
 pub(super) struct Bits<'a> {
-    /// Those that are not in the window.
+    /// The bytes that are not in the window.
     bytes: &'a [u8],
     /// The next bits, from the highest on. Bits behind the valid ones are those of the next bytes, or zeros.
     window: u64,
-    /// How many bits of the window are valid.
+    /// The number of valid bits in the window.
     valid: u32,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Bits<'a> {
         Self { bytes, window: 0, valid: 0 }
     }
 
-    /// Makes at least 56 bits of the window valid, if there are so many.
+    /// Makes at least 56 bits of the window valid, if so many are left.
     fn fill(&mut self) {
         if let Some(next) = self.bytes.first_chunk::<8>() {
             let whole = 63_u32.saturating_sub(self.valid) / 8;
@@ -43,13 +43,13 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Takes so many valid bits, up to 63.
+    /// Passes `count` valid bits, 63 at most.
     fn skip(&mut self, count: u32) {
         self.window <<= count;
         self.valid = self.valid.saturating_sub(count);
     }
 
-    /// The next number, of up to 64 bits.
+    /// Takes the next number, of `count` bits, 64 at most.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> Result<u64, EndsEarly> {
         if count > 32 {
@@ -59,7 +59,7 @@ impl<'a> Bits<'a> {
         self.take_short(count)
     }
 
-    /// The next number, of up to 32 bits.
+    /// Takes the next number, of `count` bits, 32 at most.
     #[inline]
     fn take_short(&mut self, count: u32) -> Result<u64, EndsEarly> {
         if count > self.valid {
@@ -73,7 +73,7 @@ impl<'a> Bits<'a> {
         Ok(number)
     }
 
-    /// The number of zeros before the next one, which is taken as well.
+    /// Takes zeros and the 1 behind them; returns the number of zeros.
     #[inline]
     pub(super) fn zeros(&mut self) -> Result<u32, EndsEarly> {
         let mut before = 0_u32;

@@ -16,14 +16,14 @@ use crate::format::counted;
 const PLAIN: u32 = 0;
 const LZ4: u32 = 2;
 const ZSTD: u32 = 3;
-/// Elements are sorted by so many.
+/// The number of elements whose bits are sorted together.
 const GROUP: usize = 8;
 const HEAD_BYTES: usize = 12;
-/// A block has so many bytes, and elements at least, if nobody says otherwise.
+/// The bytes of a block, and its fewest elements, if neither the values nor the chunk say its size.
 const BLOCK_BYTES: usize = 8192;
 const LEAST_BLOCK: usize = 128;
 
-/// How many bytes a chunk decodes to. `None`: it ends early.
+/// The number of bytes that a chunk decodes to; `None` if the chunk ends early.
 pub(super) fn length(values: &[u32], stored: &[u8]) -> Option<usize> {
     match kind(values) {
         PLAIN => Some(stored.len()),
@@ -94,9 +94,9 @@ fn block_of(
     }
 }
 
-/// Puts bits back that were sorted by their place in an element: of a multiple of 8 elements.
+/// Puts the bits of a multiple of 8 elements back, which were sorted by their place in an element.
 pub(super) fn unshuffled_bits(sorted: &[u8], element: usize, out: &mut [u8]) {
-    // A row has one bit of all elements.
+    // The bytes of a row, which has one bit of each element.
     let row = out.len().checked_div(element.max(1)).unwrap_or(0) / GROUP;
     if row == 0 {
         return;
@@ -112,7 +112,7 @@ pub(super) fn unshuffled_bits(sorted: &[u8], element: usize, out: &mut [u8]) {
     }
 }
 
-/// Of 8 bytes: bit `i` of byte `k` becomes bit `k` of byte `i`.
+/// Transposes the bits of 8 bytes: bit `i` of byte `k` becomes bit `k` of byte `i`.
 fn transposed(bits: u64) -> u64 {
     let swap = |bits: u64, distance: u32, mask: u64| {
         let changed = (bits ^ bits >> distance) & mask;

@@ -21,10 +21,11 @@ const ARE_BITS_SORTED: u8 = 4;
 const IS_NEWER: u8 = 8;
 const IS_ONE_PART: u8 = 16;
 const HEAD_BYTES: usize = 16;
-/// Blocks have parts up to this size of elements, and if a part has so many bytes.
+/// The largest elements of blocks that have parts, and the fewest bytes of a part.
 const MAX_PARTS: usize = 16;
 const LEAST_PART: usize = 128;
-/// c-blosc makes no smaller blocks, but of a chunk that is smaller: 128 bytes, or as many whole elements as those hold.
+/// The fewest bytes of a block, except of a smaller chunk: c-blosc makes blocks of 128 bytes at least, or of as many
+/// whole elements as those hold.
 const LEAST_BLOCK: usize = 64;
 const ENDS: &str = "Blosc ends early";
 
@@ -34,13 +35,13 @@ struct Head {
     block: usize,
 }
 
-/// A little-endian number at a place.
+/// A little-endian number at offset `at`.
 fn number(stored: &[u8], at: usize) -> Option<usize> {
     let bytes = stored.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*bytes) as usize)
 }
 
-/// How many bytes a chunk decodes to. `None`: it ends early.
+/// The number of bytes that a chunk decodes to; `None` if the chunk ends early.
 pub(super) fn length(stored: &[u8]) -> Option<usize> {
     number(stored, 4)
 }
@@ -68,7 +69,7 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<(), String> {
 }
 
 impl Head {
-    /// Reads the head of a chunk that decodes to so many bytes.
+    /// Reads the head of a chunk that decodes to `length` bytes.
     fn read(stored: &[u8], length: usize) -> Result<Self, String> {
         let [version, codec_version, flags, element, ..] = stored else {
             return Err(ENDS.to_owned());
@@ -133,7 +134,7 @@ impl Head {
             return;
         }
         target.copy_from_slice(sorted);
-        // Of another number of elements, bits are not sorted.
+        // The bits of another number of elements are not sorted.
         if self.flags & ARE_BITS_SORTED != 0 && count.is_multiple_of(8) {
             let whole = count.saturating_mul(self.element);
             let (sorted, target) = (sorted.get(..whole), target.get_mut(..whole));

@@ -4,7 +4,7 @@
 
 use super::copies;
 
-/// Where farther copies begin.
+/// The distance from which copies are far ones.
 const FAR: usize = 8191;
 const ENDS: &str = "BloscLZ ends early";
 
@@ -12,7 +12,7 @@ const ENDS: &str = "BloscLZ ends early";
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     let (mut bytes, mut done, mut is_first) = (input.iter().copied(), 0_usize, true);
     while let Some(control) = bytes.next() {
-        // The first one is of literals.
+        // The first control byte is one of literals.
         let control =
             usize::from(if std::mem::take(&mut is_first) { control & 31 } else { control });
         if control < 32 {
@@ -32,7 +32,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// How many bytes are copied, and from how far before.
+/// Reads the number of bytes that are copied, and how far before they begin.
 fn distance(
     control: usize,
     bytes: &mut impl Iterator<Item = u8>,

@@ -1,9 +1,10 @@
 //! Copies of bytes that were decoded before, as LZF and BloscLZ have them.
 
-/// Writes so many bytes to `done`, from `back` bytes before; they may be what was just copied. Gives where they end.
+/// Copies `length` bytes to offset `done` from `back` bytes before; some may be bytes that were just copied. Returns the
+/// offset of their end.
 ///
 /// # Errors
-/// They begin before the first byte, or end behind the last one.
+/// The bytes begin before the first byte of `out`, or end behind its last one.
 pub(super) fn copy(
     out: &mut [u8],
     done: usize,

@@ -1,8 +1,8 @@
-//! Lengths that stand in chunks.
+//! Lengths that are stored in chunks.
 
 use crate::format::counted;
 
-/// Sees that a chunk decodes to as many bytes as are wanted. `None`: it ends before it says how many.
+/// Checks that a chunk decodes to `wanted` bytes. `length` is `None` if the chunk ends before its length.
 pub(super) fn check(what: &str, length: Option<usize>, wanted: usize) -> Result<(), String> {
     match length {
         Some(length) if length == wanted => Ok(()),

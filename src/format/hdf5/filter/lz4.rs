@@ -10,7 +10,7 @@
 use super::length::{self, take_block};
 use crate::format::codec::block::lz4;
 
-/// How many bytes a chunk decodes to. `None`: it ends early.
+/// The number of bytes that a chunk decodes to; `None` if the chunk ends early.
 pub(super) fn length(stored: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_be_bytes(*stored.first_chunk()?)).ok()
 }

@@ -5,7 +5,7 @@
 use super::copies;
 use crate::format::counted;
 
-/// How many bytes `input` decodes to. `None`: it ends early.
+/// The number of bytes that `input` decodes to; `None` if it ends early.
 pub(super) fn length(input: &[u8]) -> Option<usize> {
     let (mut rest, mut length) = (input, 0_usize);
     while let Some((control, behind)) = rest.split_first() {

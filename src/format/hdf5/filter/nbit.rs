@@ -13,10 +13,10 @@
 
 use super::bits::Bits;
 
-/// Deeper types are in no file.
+/// The deepest nesting of types: no file has deeper ones.
 const MAX_NESTING: u32 = 16;
 
-/// A type, as the values have it.
+/// A type, as the filter's values describe it.
 #[derive(Debug, Clone)]
 enum Type {
     Number { bytes: usize, is_big_endian: bool, bits: u32, lowest: u32 },
@@ -26,7 +26,7 @@ enum Type {
 }
 
 impl Type {
-    /// Every type takes a bit of a chunk at least, so that a chunk bounds the time.
+    /// Reads a type. Every type takes at least a bit of a chunk, so that the length of a chunk bounds the time.
     fn read(values: &mut impl Iterator<Item = u32>, left: u32) -> Result<Self, String> {
         let wrong = || "nbit of a type that is none".to_owned();
         let left = left.checked_sub(1).ok_or_else(wrong)?;
@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// Whether the library goes on, behind it, with the values of what it is made of.
+    /// Whether the library goes on, behind this type, with the values of its parts.
     fn loses_its_place(&self) -> bool {
         match self {
             Self::Array { of, .. } => matches!(**of, Self::Array { .. } | Self::Compound { .. }),
@@ -95,7 +95,7 @@ impl Type {
         }
     }
 
-    /// Reads an element to its bytes, which are zeros before.
+    /// Decodes an element to its bytes, which are zeros before.
     fn decode(&self, from: &mut Bits<'_>, to: &mut [u8]) -> Result<(), String> {
         match self {
             Self::Number { is_big_endian, bits, lowest, .. } => {
@@ -125,12 +125,12 @@ impl Type {
     }
 }
 
-/// Whether a chunk is stored as it is: types that use all of their bits.
+/// Whether a chunk is stored as it is, as its type uses all bits.
 pub(super) fn is_plain(values: &[u32]) -> bool {
     values.get(1).is_some_and(|is_plain| *is_plain != 0)
 }
 
-/// How many bytes a chunk decodes to. `None`: nobody can say.
+/// The number of bytes that a chunk decodes to; `None` if the values do not say it.
 pub(super) fn length(values: &[u32]) -> Option<usize> {
     (*values.get(2)? as usize).checked_mul(*values.get(4)? as usize)
 }

@@ -17,10 +17,10 @@ const IS_FLOAT: u32 = 1;
 const IS_BIG_ENDIAN: u32 = 1;
 const HAS_FILL: u32 = 1;
 const HEAD_BYTES: usize = 21;
-/// Bytes that the least value takes in the head, at most.
+/// The most bytes of the least value in the head.
 const LEAST_BYTES: usize = 8;
 
-/// What the values of a filter say.
+/// The scheme that a filter's values describe.
 struct Scheme {
     is_float: bool,
     /// Decimal places.
@@ -63,7 +63,7 @@ impl Scheme {
         })
     }
 
-    /// The bits of an element, of which a chunk has this difference from its least one.
+    /// The bits of an element, by its difference from the least element of the chunk.
     fn element(&self, difference: u64, least: u64) -> u64 {
         match (self.is_float, self.bytes) {
             (false, _) => difference.wrapping_add(least),
@@ -94,7 +94,7 @@ pub(super) fn is_plain(values: &[u32]) -> bool {
     *kind == INTEGERS && *class != IS_FLOAT && bytes.checked_mul(8) == Some(*bits)
 }
 
-/// How many bytes a chunk decodes to. `None`: nobody can say.
+/// The number of bytes that a chunk decodes to; `None` if the values do not say it.
 pub(super) fn length(values: &[u32]) -> Option<usize> {
     (*values.get(2)? as usize).checked_mul(*values.get(4)? as usize)
 }
@@ -121,7 +121,7 @@ pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<()
     let mut differences = Bits::new(differences);
     for to in out.chunks_exact_mut(scheme.bytes) {
         if bits == whole {
-            // Nothing was taken off: these are the bytes of elements in little endian.
+            // The least value was not subtracted: these are the bytes of elements in little endian.
             let mut bytes = [0; 8];
             for byte in bytes.iter_mut().take(scheme.bytes) {
                 *byte = differences.take(8)? as u8;

@@ -1,6 +1,6 @@
 //! Shuffle: the bytes of elements, sorted by their place in an element.
 
-/// Gives the bytes of elements, which were sorted by their place in an element; those behind the last one stay.
+/// Puts the bytes of elements back, which were sorted by their place in an element; bytes behind the last element stay.
 pub(super) fn undo(bytes: &[u8], element: usize) -> Vec<u8> {
     let count = bytes.len().checked_div(element).unwrap_or(0);
     if element <= 1 || count <= 1 {

@@ -1,13 +1,13 @@
-//! szip: what CCSDS 121.0-B calls lossless data compression, with the layout of libaec's `sz_compat.c`.
+//! szip: the lossless data compression of CCSDS 121.0-B, with the layout of libaec's `sz_compat.c`.
 //!
 //! ```text
 //! values  u32 options | samples of a block | bits of a sample | samples of a line
 //! chunk   u32 bytes of it without szip | lines, one behind the other, the highest bit of each number first
 //! line    blocks: ID of 3, 4 or 5 bits | reference, in the first | samples
 //! ```
-//! Samples of 32 and 64 bits are those of 8, sorted by their place as shuffle does. A line whose last block is not full is
-//! filled up. With the option of neighbours, samples are differences from the one before, mapped to numbers without a sign;
-//! the first is the reference.
+//! Samples of 32 and 64 bits are coded as samples of 8 bits, sorted by their place as by shuffle. A line whose last
+//! block is not full is filled up. With the option of neighbours, samples are differences from the sample before, mapped
+//! to numbers without a sign; the first one is the reference.
 //!
 //! | ID | samples |
 //! | --- | --- |
@@ -25,14 +25,14 @@ use crate::format::counted;
 
 const OPTION_BIG_ENDIAN: u32 = 16;
 const OPTION_NEIGHBOURS: u32 = 32;
-/// libaec takes no more blocks in a line.
+/// The most blocks of a line that libaec takes.
 const MAX_BLOCKS: u32 = 4096;
 const MAX_BLOCK: u32 = 64;
-/// Runs of zeros end with each so many blocks.
+/// The blocks of a segment: runs of zeros end with each segment.
 const SEGMENT: usize = 64;
 /// The run that stands for the rest of a segment.
 const REST: usize = 5;
-/// Sums of pairs are lower.
+/// The bound of the sums of pairs, which are lower.
 const MAX_PAIR: u32 = 13;
 const LENGTH_BYTES: usize = 4;
 
@@ -43,9 +43,9 @@ struct Scheme {
     /// Blocks in a line.
     blocks: usize,
     line: usize,
-    /// Of a sample; 8 if its bytes are sorted.
+    /// The bits of a sample; 8 if its bytes are sorted.
     bits: u32,
-    /// Of a sample in the chunk.
+    /// The bytes of a sample in the chunk.
     bytes: usize,
     /// Bytes of an element whose bytes are sorted.
     sorted: Option<usize>,
@@ -94,7 +94,7 @@ impl Scheme {
         u32::MAX.checked_shr(32_u32.saturating_sub(self.bits)).unwrap_or(0)
     }
 
-    /// Decodes the blocks of a line, until there are so many samples.
+    /// Decodes the blocks of a line, until there are `wanted` samples.
     fn line(
         &self,
         from: &mut Bits<'_>,
@@ -157,10 +157,10 @@ impl Scheme {
         samples: &mut Vec<u32>,
     ) -> Result<(), String> {
         let end = samples.len().saturating_add(count);
-        // Where a reference takes the place of a first one, only the second is meant.
+        // Where a reference takes the place of a pair's first sample, the pair stands for the second one alone.
         let mut has_first = count.is_multiple_of(2);
         while samples.len() < end {
-            // They are counted by their sums: 0 + 0; 1 + 0, 0 + 1; 2 + 0, 1 + 1, 0 + 2 …
+            // Pairs are counted by their sums: 0 + 0; 1 + 0, 0 + 1; 2 + 0, 1 + 1, 0 + 2 …
             let (mut second, mut sum) = (from.zeros()?, 0_u32);
             while second > sum && sum < MAX_PAIR {
                 sum = sum.saturating_add(1);
@@ -217,7 +217,7 @@ impl Scheme {
     }
 
     fn write(&self, sample: u32, to: &mut [u8]) {
-        // Usual sizes by themselves: a loop over so few bytes takes longer than the rest of the decoder.
+        // Usual sizes have code of their own: a loop over so few bytes takes longer than the rest of the decoder.
         match to {
             [byte] => *byte = sample as u8,
             [first, second] if self.is_big_endian => {
@@ -234,7 +234,7 @@ impl Scheme {
     }
 }
 
-/// How many bytes a chunk decodes to. `None`: it ends early.
+/// The number of bytes that a chunk decodes to; `None` if the chunk ends early.
 pub(super) fn length(stored: &[u8]) -> Option<usize> {
     stored.first_chunk().map(|length| u32::from_le_bytes(*length) as usize)
 }
@@ -245,7 +245,7 @@ pub(super) fn decode(values: &[u32], stored: &[u8], out: &mut [u8]) -> Result<()
     length::check("szip", length(stored), out.len())?;
     let element = scheme.sorted.unwrap_or(scheme.bytes);
     if !out.len().is_multiple_of(element) {
-        // The library loses the bytes behind the last whole one.
+        // The library loses the bytes behind the last whole sample.
         let bytes = counted(out.len(), "byte");
         return Err(format!("szip of {bytes}, in samples of {element}"));
     }

@@ -1,4 +1,4 @@
-//! Filters against what libraries wrote, and one behind another.
+//! Filters against bytes that libraries wrote, and one filter behind another.
 
 use super::*;
 
@@ -88,11 +88,11 @@ fn what_was_compressed_twice_is_decoded_within_the_bounds_of_a_chunk() {
         assert!(decoded.as_ref() == elements, "{ids:?}");
         assert!(decode(&filters(ids), 0, &stored[..stored.len() / 2], elements.len()).is_err());
     }
-    // Literals that are LZF of "abcabcabca" again.
+    // LZF literals that are themselves LZF of "abcabcabca".
     let once = b"\x02abc\xa0\x02";
     let twice = [&[once.len() as u8 - 1][..], once].concat();
     assert_eq!(decode(&filters(&[LZF, LZF]), 0, &twice, 10).unwrap().as_ref(), b"abcabcabca");
-    // A bomb: what is between is longer than anything that a filter makes of a chunk.
+    // A bomb: the bytes between two filters are longer than any that a filter makes of a chunk.
     for bomb in [zlib(&vec![0; 1 << 20]), zstd(&vec![0; 1 << 20])] {
         let id = if bomb.first() == Some(&0x78) { DEFLATE } else { ZSTD };
         let said = decode(&filters(&[DEFLATE, id]), 0, &bomb, 10).unwrap_err().to_string();
@@ -130,7 +130,7 @@ fn a_filter_that_takes_no_bits_away_changes_nothing_behind_any_other() {
 
 #[test]
 fn filters_that_take_bits_away_are_undone_behind_others() {
-    // 5, 6, 7 and 5 in 2 bits, behind the least.
+    // 5, 6, 7 and 5 in 2 bits each, behind the least value.
     let scaled = [&[2, 0, 0, 0, 8, 5][..], &[0; 15], &[0b0001_1000]].concat();
     let values = [2, 0, 4, 0, 2, 0, 0, 0, 0, 0].into();
     let scaleoffset = Filter { id: SCALEOFFSET, values };
@@ -138,7 +138,7 @@ fn filters_that_take_bits_away_are_undone_behind_others() {
     let stored = miniz_oxide::deflate::compress_to_vec_zlib(&scaled, 6);
     let decoded = decode(&[scaleoffset, gzip.clone()], 0, &stored, 8).unwrap();
     assert_eq!(decoded.as_ref(), [5, 0, 6, 0, 7, 0, 5, 0]);
-    // What is compressed before it has a length of its own.
+    // Bytes that are compressed before they are shuffled by bits have a length of their own.
     let shuffle = Filter { id: SHUFFLE, values: [2].into() };
     let lzf = Filter { id: LZF, values: [].into() };
     let bits = Filter { id: BITSHUFFLE, values: [0, 3, 1, 8, 0].into() };

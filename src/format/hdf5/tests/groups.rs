@@ -1,4 +1,4 @@
-//! Groups that lead to each other in any way, stored in each of the ways, against the graph that they are.
+//! Groups that lead to each other in any way, stored in each of three ways, against the graph that they form.
 
 use super::super::input::{Input, lookup3, reader};
 use super::super::object::{Extension, Headers, LAYOUT};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "a.b", "ü", "long name"];
 const NONE: [u8; 8] = [0xff; 8];
-/// Of a heap's only block: longer than all links of a group.
+/// The length of a heap's only block: longer than all links of a group.
 const BLOCK_BYTES: u16 = 4096;
-/// Of a B-tree's node: it has room for 10 records, or for 5 between 6 children.
+/// The length of a B-tree's node: it has room for 10 records, or for 5 between 6 children.
 const NODE_BYTES: u32 = 128;
 const MAX_LINKS: u32 = 16;
 
@@ -31,11 +31,11 @@ type Links = BTreeMap<&'static str, Target>;
 /// How the links of a group are stored.
 #[derive(Debug, Clone, Copy)]
 enum Storage {
-    /// In messages, with the order in which they were made, and in two blocks.
+    /// In messages, perhaps with the order in which they were made, perhaps in two blocks.
     Messages { has_order: bool, is_split: bool },
     /// In a fractal heap.
     Heap,
-    /// In a symbol table with so many in a node.
+    /// In a symbol table, with the number of symbols in a node.
     Symbols(usize),
 }
 
@@ -168,7 +168,7 @@ fn written(objects: &[Object]) -> (Vec<u8>, Vec<u64>) {
     (file, addresses)
 }
 
-/// An object that stands at an address: its header, and all that this leads to.
+/// The bytes of an object at an address: its header, and all structures that the header leads to.
 fn stored(object: &Object, number: usize, at: u64, addresses: &[u64]) -> Vec<u8> {
     match object {
         Object::Dataset => header(&[message(LAYOUT, &(number as u64).to_le_bytes(), false)], false),
@@ -244,7 +244,7 @@ fn messages(
     [continued(at + first_bytes), more].concat()
 }
 
-/// A header, a heap's head, its block, a B-tree's head, and its nodes.
+/// A header, a fractal heap's head and block, a B-tree's head and nodes.
 fn dense(links: &Links, at: u64, addresses: &[u64]) -> Vec<u8> {
     let info = |heap: u64, tree: u64| {
         let places = [&[0, 0][..], &heap.to_le_bytes(), &tree.to_le_bytes()].concat();
@@ -297,7 +297,7 @@ fn tree_2(at: u64, records: &[Vec<u8>]) -> Vec<u8> {
     if records.len() <= 4 {
         return [head(0, root, records.len()), leaf(records)].concat();
     }
-    // Each leaf but the last has two, behind which one stands in the root.
+    // Each leaf but the last has two records, and the record behind them stands in the root.
     let (mut between, mut leaves) = (Vec::new(), Vec::new());
     for three in records.chunks(3) {
         let (below, above) = three.split_at(three.len().min(2));
@@ -319,7 +319,7 @@ fn tree_2(at: u64, records: &[Vec<u8>]) -> Vec<u8> {
     [head(1, root, between.len()), summed(node), nodes].concat()
 }
 
-/// A header of version 1, a heap of names, and a B-tree of version 1 over nodes of so many symbols.
+/// A header of version 1, a heap of names, and a B-tree of version 1 over nodes of `width` symbols.
 fn symbols(links: &Links, width: usize, at: u64, addresses: &[u64]) -> Vec<u8> {
     const HEAD_BYTES: u64 = 40;
     let mut texts = vec![0; 8];
@@ -372,7 +372,7 @@ fn symbols(links: &Links, width: usize, at: u64, addresses: &[u64]) -> Vec<u8> {
 
 // ---- the test --------------------------------------------------------------------------------------
 
-/// The object that each name is one of.
+/// The object that each name of the tree stands for.
 fn objects_of(objects: &[Object], tree: &Tree) -> Vec<Option<usize>> {
     let mut found = vec![Some(0)];
     for name in &tree.names[1..] {

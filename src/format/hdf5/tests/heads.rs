@@ -1,4 +1,4 @@
-//! Superblocks, and what they lead to.
+//! Superblocks, and the structures that they lead to.
 
 use super::super::input::lookup3;
 use super::*;
@@ -16,7 +16,7 @@ fn a_file_whose_user_block_was_taken_away_is_whole() {
     assert!(files(&taken, open(&taken).unwrap().as_ref()) == expected);
     let said = refused(&taken[..taken.len() - 1]);
     assert!(said.contains("as the superblock says") && said.contains("truncated"), "{said}");
-    // Put before the file since, it counts as well.
+    // Bytes that were put before the file since then count as well.
     let behind = [&[7; 1024][..], &file].concat();
     assert!(open(&behind).is_ok() && refused(&behind[..behind.len() - 1]).contains("truncated"));
 }
@@ -44,7 +44,7 @@ fn extended_by(kind: u8, told: &[u8]) -> Vec<u8> {
 fn a_file_with_an_image_of_a_cache_is_refused_as_what_is_in_its_places_is_older() {
     let file = tiny("latest");
     let expected = files(&file, open(&file).unwrap().as_ref());
-    // Space that is free is told there as well.
+    // An extension tells of free space, too.
     let bytes = extended(0x17);
     assert!(files(&bytes, open(&bytes).unwrap().as_ref()) == expected);
     let bytes = extended(0x18);
@@ -67,7 +67,7 @@ fn a_file_with_an_image_of_a_cache_is_refused_as_what_is_in_its_places_is_older(
 
 #[test]
 fn one_of_several_files_says_what_makes_one_of_them() {
-    // An old file tells of its driver in a block that the superblock leads to, a newer one in its extension.
+    // An old file names its driver in a block that the superblock leads to, a newer one in its extension.
     let old = |name: &[u8]| {
         let mut file = tiny("earliest");
         let at = file.len() as u64;
@@ -83,7 +83,7 @@ fn one_of_several_files_says_what_makes_one_of_them() {
         [(b"NCSAfami", "family of files: h5repart"), (b"NCSAmult", "in another: h5repack")]
     {
         for mut file in [old(name), new(name)] {
-            // One that the members were put behind each other in is whole.
+            // A family whose members were put behind each other is one whole file.
             assert_eq!(open(&file).is_ok(), name == b"NCSAfami");
             let place = if file[8] == 0 { 40 } else { 28 };
             file[place + 2] += 1;
@@ -109,7 +109,7 @@ fn of_a_file_that_was_not_closed_it_is_said_that_it_may_lack_something() {
         open(&bytes).unwrap().warnings().join("\n")
     };
     assert_eq!((file[8], open_flags(0)), (3, String::new()));
-    // To write; the same so that others can read it meanwhile.
+    // Open for writing, and open for writing while others read.
     for flags in [1, 5] {
         let said = open_flags(flags);
         assert!(said.contains("t: it is open for writing, or was not closed"), "{said}");

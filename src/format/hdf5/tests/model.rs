@@ -7,7 +7,7 @@ use super::super::table::{Chunk, grid};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Bytes in chunks that lie far apart, so that each is an interval of its own: those with these numbers were written.
+/// Bytes in chunks that lie far apart, so that each is an interval of its own; only the chunks in `numbers` were written.
 fn far_apart(shape: [u64; 2], chunk: [u64; 2], numbers: impl Iterator<Item = u64>) -> Chunked {
     let chunk = chunk.to_vec();
     let bytes = chunk.iter().product::<u64>() as u32;
@@ -45,7 +45,7 @@ fn half_a_billion_holes_are_not_all_passed_for_one_byte() {
     let chunked = far_apart([1, 1 << 29], [1, 1], std::iter::once((1 << 29) - 1));
     let run = chunked.run_at(0).unwrap();
     assert!(run.at < 10_000 && run.length == 1, "{run:?}");
-    // That interval was never written.
+    // This interval was never written.
     let mut out = [1];
     chunked.decode(run.decoded, &[0; 8], &mut out).unwrap();
     assert_eq!((run.decoded, out), (1, [0]));
@@ -58,7 +58,7 @@ struct Cut {
     chunk: Vec<u64>,
     element: u64,
     fill: Vec<u8>,
-    /// For each chunk: whether it was written, and how far from the one before it lies.
+    /// For each chunk: whether it was written, and the gap between it and the chunk before.
     places: Vec<(bool, u16)>,
 }
 

@@ -1,4 +1,4 @@
-//! Texts within elements: none is left as it is stored, however many there are and however long their row is.
+//! Texts within elements: each loses its padding, however many there are and however long their row is.
 
 use super::super::bands::Data;
 use super::super::dataset::{Dataset, Layout};

@@ -1,4 +1,4 @@
-//! What many refer to: it is read once, also if it cannot be read, and asks for no more than the file's length allows.
+//! Structures with many references: each is read once, also if it cannot be read, within limits from the file's length.
 
 use super::super::dataset::{ChunkIndex, ChunkLayout, Dataset, Layout};
 use super::super::input;
@@ -12,7 +12,7 @@ use crate::format::testing::Noted;
 
 const HEAP_BYTES: u64 = 4096;
 
-/// A global heap of one object, which says that it is so long.
+/// A global heap of one object, which claims to have `length` bytes.
 fn heap(length: u64) -> Vec<u8> {
     let head = [b"GCOL\x01\0\0\0", &HEAP_BYTES.to_le_bytes()[..]].concat();
     let object = [&1_u64.to_le_bytes()[..], &length.to_le_bytes()].concat();
@@ -30,7 +30,7 @@ fn a_heap_that_cannot_be_read_is_read_once_for_all_values_in_it() {
     let source = Noted::new([heap(HEAP_BYTES), heap(3)].concat());
     let input = input::Input::new(input::reader(&source), 0);
     let mut heaps = Heaps::new(&input);
-    // So many reads would take more than all that may be read of this file.
+    // A read for each value would take more than all bytes that may be read of this file.
     for _ in 0..20_000 {
         let said = heaps.value(&element(0), 1).unwrap_err().to_string();
         assert!(said.contains("at byte"), "{said}");
@@ -43,7 +43,7 @@ fn a_heap_that_cannot_be_read_is_read_once_for_all_values_in_it() {
 
 #[test]
 fn heaps_in_each_other_are_as_many_as_the_length_of_the_file_allows() {
-    // Each 8 bytes begin a heap.
+    // A heap begins every 16 bytes.
     let source =
         Noted::new([&b"GCOL\x01\0\0\0"[..], &16_u64.to_le_bytes()].concat().repeat(1 << 19));
     let input = input::Input::new(input::reader(&source), 0);
@@ -87,7 +87,7 @@ fn a_type_of_many_datasets_is_read_once_and_so_is_one_that_is_not_there() {
         let said = headers.messages(bad).err().unwrap().to_string();
         assert!(said.contains("an object with a message of type 8"), "{said}");
     }
-    // A head and its messages, of each object; and those of the type for each of two.
+    // Two reads, of the head and the messages, for each object; and two for each of the two shared messages.
     assert_eq!(source.reads().len(), 2 * 2000 + 2 * 2);
 }
 
@@ -96,7 +96,7 @@ fn a_type_is_found_where_a_shared_message_of_any_version_says() {
     let of = header(&[(DATATYPE, 0, &[7; 24])]);
     let at = of.len() as u64;
     let messages = [
-        // A name's place in a heap stands before the address.
+        // The offset of a name in a heap stands before the address.
         [&[1, 0, 0, 0, 0, 0, 0, 0][..], &32_u64.to_le_bytes(), &0_u64.to_le_bytes()].concat(),
         [&[2, 0][..], &0_u64.to_le_bytes()].concat(),
         [&[3, 2][..], &0_u64.to_le_bytes()].concat(),
@@ -172,7 +172,7 @@ fn chunks_of_texts_decode_to_no_more_in_all_than_those_of_a_dataset_may() {
     let input = input::Input::new(input::reader(&source), 0);
     let options = OpenOptions::default();
     let mut build = Builder::new(&input, &options);
-    // The file may decode to 1 GiB, and a little for its own bytes. None of it is deflate.
+    // A file without deflate streams may decode to 1 GiB, and a little for its own bytes.
     for name in [b"1", b"2", b"3", b"4", b"5", b"6"] {
         build.add(name, &messages).unwrap();
     }
@@ -184,7 +184,7 @@ fn chunks_of_texts_decode_to_no_more_in_all_than_those_of_a_dataset_may() {
 
 #[test]
 fn of_chunks_one_behind_the_other_those_of_the_shape_alone_are_passed() {
-    // So many that nobody could pass all of them.
+    // More chunks than a reader could pass.
     let all = 1_u64 << 48;
     let file = Arc::new(MemorySource::new("x", Vec::new()));
     let source = SliceSource::new("x".into(), file, 0, all);
@@ -214,6 +214,6 @@ fn of_chunks_one_behind_the_other_those_of_the_shape_alone_are_passed() {
     let (row, chunk) = (4 << 19, 4);
     let expected = [(0, 0), (1, chunk), (2, 2 * chunk), (3, row), (4, row + chunk)];
     assert_eq!(found, [&expected[..], &[(5, row + 2 * chunk)]].concat());
-    // More than there may be.
+    // The shape is larger than the largest one.
     assert!(places(&[5], &[4], &[1]).is_err());
 }

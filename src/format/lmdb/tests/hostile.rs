@@ -6,7 +6,7 @@ use super::*;
 
 const PAGE: usize = 512;
 
-/// A database whose pages behind the meta pages are these.
+/// A database with `pages` behind the meta pages.
 fn file(main: &[u8], pages: &[Vec<u8>]) -> Vec<u8> {
     let mut file = write(PAGE, &[]);
     file[MAIN_AT as usize..][..48].copy_from_slice(main);
@@ -41,7 +41,7 @@ fn page(number: u64, flags: u16, nodes: &[(u32, u16, &[u8], &[u8])]) -> Vec<u8> 
 
 fn refused(file: &[u8]) -> String {
     let opened = open_as(NAME, file, &OpenOptions::default());
-    // With damage allowed it comes to an end, too.
+    // If damage is allowed, opening comes to an end, too.
     let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
     if let Ok(container) = open_as(NAME, file, &options) {
         crate::format::testing::look_at(file, container.as_ref());
@@ -95,7 +95,7 @@ fn a_database_that_holds_itself_is_refused() {
     let itself = description(0, 1, 1, 2);
     let said = refused(&file(&itself, &[page(2, 2, &[(48, 2, b"n", &itself)])]));
     assert!(said.contains("expected a value, found a database in a database"), "{said}");
-    // As values of a key it has an end: they are the keys of its page.
+    // As the values of a key, the database has an end: the values are the keys of its page.
     let file = file(&itself, &[page(2, 2, &[(48, 6, b"n", &itself)])]);
     assert_eq!(shown(&file), expected(&[("n/000000.txt", b"n")]));
 }

@@ -2,7 +2,7 @@
 
 use super::super::page::{DATABASE_BYTES, HEAD_BYTES, MAGIC, META_BYTES};
 
-/// What stands under a key.
+/// The data that stand under a key.
 pub(super) enum Under<'a> {
     Value(&'a [u8]),
     /// Several values, sorted; of a fixed length or not.
@@ -33,7 +33,7 @@ impl Ready {
 
 pub(super) struct Writer {
     page_bytes: usize,
-    /// Behind the two meta pages.
+    /// The pages behind the two meta pages.
     pages: Vec<Vec<u8>>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn write(page_bytes: usize, entries: &[(Vec<u8>, Under)]) -> Vec<u8> 
         meta.extend_from_slice(&1_u32.to_le_bytes());
         meta.extend_from_slice(&[0; 16]);
         meta.extend_from_slice(&description(page_bytes as u32, 0, 0, u64::MAX));
-        // The older one leads to nothing that is there.
+        // The older meta page leads to a page that does not exist.
         let nothing = description(0, 1, 77, 1 << 40);
         meta.extend_from_slice(if transaction == 3 { &main } else { &nothing });
         meta.extend_from_slice(&(writer.pages.len() as u64 + 1).to_le_bytes());
@@ -142,7 +142,7 @@ impl Writer {
         (1, number.to_le_bytes().to_vec())
     }
 
-    /// The same of several values: in a page within the node, or in a tree.
+    /// As `value`, for several values: in a page within the node, or in a tree.
     fn values(&mut self, values: &[Vec<u8>], is_fixed: bool) -> (u16, Vec<u8>) {
         let ready =
             |value: &Vec<u8>| Ready { key: value.clone(), flags: 0, length: 0, data: Vec::new() };
@@ -164,7 +164,7 @@ impl Writer {
         (6, description(0, depth, values.len() as u64, root))
     }
 
-    /// A tree of nodes: its root, and how deep it is.
+    /// Writes a tree of nodes; returns its root and its depth.
     fn tree(&mut self, ready: &[Ready]) -> (u64, u16) {
         if ready.is_empty() {
             return (u64::MAX, 0);

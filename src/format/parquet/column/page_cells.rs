@@ -1,6 +1,6 @@
-//! What a page of a column has: the cells of its values, and the unit that they are decoded in.
+//! The cells of the values of a column's page, and the unit that they are decoded in.
 //!
-//! Imports what its parent does.
+//! Imports the same modules as its parent.
 
 use super::{Column, Decoded, Dictionary, Loaded};
 use crate::format::Fault;
@@ -59,7 +59,7 @@ impl Column<'_> {
         let count = page.present(leaf);
         let is_dictionary = values::is_dictionary(header.encoding);
         let cells = if count == 0 {
-            // Only nulls: writers leave out the dictionary, and what stands before values.
+            // Only nulls: writers leave out the dictionary, and the bytes before the values.
             Cells::Damaged(0)
         } else if self.look == Look::Element {
             self.elements(&page, count, (at, head))?
@@ -91,7 +91,7 @@ impl Column<'_> {
         Ok(())
     }
 
-    /// Values that were decoded, in a unit of their own.
+    /// Returns the cells of decoded values, which get a unit of their own.
     fn decoded(&mut self, values: &Values, unit: Unit) -> Decoded<Cells> {
         let decoded_bytes = u32::try_from(values.bytes.len());
         let decoded_bytes = decoded_bytes.map_err(|_| "values of more than 256 MiB".to_owned())?;
@@ -103,7 +103,7 @@ impl Column<'_> {
         Ok(cells)
     }
 
-    /// Elements of arrays: one behind the other in all that the chunk decodes to.
+    /// Returns the cells of elements of arrays, which lie one behind the other in the decoded chunk.
     fn elements(&mut self, page: &Page, count: usize, (at, head): (u64, u64)) -> Decoded<Cells> {
         let width = self.place.leaf.width().ok_or("elements of different lengths")?;
         let all = count.saturating_mul(width as usize);
@@ -119,12 +119,12 @@ impl Column<'_> {
         Ok(Cells::Rows { address: unit.decoded, width })
     }
 
-    /// Why values that need a dictionary cannot be read without one.
+    /// The fault of values that need a missing dictionary: that of the dictionary, if it cannot be read.
     fn no_dictionary(&self) -> Fault {
         self.lost.clone().unwrap_or_else(|| "there is no dictionary".into())
     }
 
-    /// A unit of a page that decodes to so many bytes.
+    /// Makes the unit of a page that decodes to `decoded` bytes.
     fn unit(
         &self,
         kind: units::Kind,
@@ -158,7 +158,8 @@ impl Column<'_> {
         }
     }
 
-    /// Values that are shown as they are stored: in place, if nothing is to be decompressed or compared.
+    /// Returns the cells of values that are shown as they are stored: in place, if the page is not compressed and has no
+    /// checksum.
     fn plain(&mut self, page: &Page, count: usize, (unit, body_at): (Unit, u64)) -> Decoded<Cells> {
         let header = &page.header;
         let codec = header.codec(self.place.chunk.codec);

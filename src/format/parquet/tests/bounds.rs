@@ -1,4 +1,4 @@
-//! What a footer, a page, or labels may ask for, and what is decoded of lists.
+//! Limits of footers, pages and labels, and the parts of lists that are decoded.
 
 use super::super::budget::{Budget, MAX_HELD_BYTES};
 use super::super::cells::{State, room_for};
@@ -21,7 +21,7 @@ fn with_footer(footer: &[u8]) -> Vec<u8> {
     [b"PAR1", footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
 
-/// A list of structures of no fields: its head, and a byte for each.
+/// A list of structures without fields: its head, and a byte for each.
 fn nothings(count: usize) -> Vec<u8> {
     structures(&[0], count)
 }
@@ -41,7 +41,7 @@ fn structures(each: &[u8], count: usize) -> Vec<u8> {
 
 #[test]
 fn footers_of_more_parts_than_any_writer_makes_are_refused() {
-    // Fields 2 and 4 are lists; field 1 of a row group is one.
+    // Fields 2 and 4 of a footer are lists; so is field 1 of a row group.
     let elements = [&[0x29][..], &nothings((1 << 18) + 1)].concat();
     assert!(refused(&with_footer(&elements)).contains("a schema of 2¹⁸ elements at most"));
     let groups =
@@ -75,7 +75,7 @@ fn the_names_of_structures_do_not_take_memory_for_each_of_their_columns() {
     };
     assert_eq!(fields(3997, 10), Ok(10));
     assert_eq!(fields(3998, 10).unwrap_err(), "4001 bytes of column 0");
-    // Tables of as many columns as there may be, with names as they are in tables.
+    // Tables with the most columns that are allowed, and names of the usual length.
     assert_eq!(fields(900, 1 << 16), Ok(1 << 16));
     assert_eq!(fields(1000, 1 << 16).unwrap_err(), "more in all");
     let elements =
@@ -99,11 +99,11 @@ fn labels_are_left_out_if_their_names_or_what_they_stand_in_take_too_much() {
     };
     assert_eq!(labels(r#""x","y""#, 100), 2);
     assert_eq!(labels(r#""x","y""#, 16 << 20), 0);
-    // A name takes 32 bytes and its own, of 16 MiB.
+    // Each name takes 32 bytes besides its own; all names may take 16 MiB.
     let empty = |count: usize| vec![r#""""#; count].join(",");
     assert_eq!(labels(&empty(1 << 19), 0), 1 << 19);
     assert_eq!(labels(&empty((1 << 19) + 1), 0), 0);
-    // Not all of them are names, or the JSON is none.
+    // Some entries are not names, or the JSON is invalid.
     assert_eq!(labels(r#""x",[["y"],{}],"z""#, 0), 0);
     assert_eq!(labels(r#""x"],"names":["#, 0), 0);
     assert_eq!(labels(r#""x"]},"a":{"_type":"ClassLabel","names":["x","y""#, 0), 2);
@@ -157,7 +157,7 @@ fn word(row: usize) -> String {
     format!("{:04}{}", row % 20, "x".repeat(2000))
 }
 
-/// Lists of one word of two thousand letters and one of none.
+/// Lists of one word of two thousand letters and one null.
 fn words(rows: usize) -> Column {
     let stored = |word: String| [&(word.len() as u32).to_le_bytes()[..], word.as_bytes()].concat();
     Column {
@@ -197,7 +197,7 @@ fn json_of_many_rows_is_several_units_each_of_which_is_decoded_by_itself() {
         let json = units.units.iter().filter(|unit| unit.kind == Kind::Json).count();
         assert!((3..20).contains(&json), "{json}");
         assert!(units.units.iter().all(|unit| unit.decoded_bytes < 2 << 20));
-        // The first part begins with the chunk: the others need the dictionary.
+        // The first part begins where the chunk does; the others need the dictionary.
         assert_eq!(units.dictionaries.pages.len(), usize::from(has_dictionary));
         let container = open(&bytes).unwrap();
         let mut kept = Vec::new();
@@ -208,7 +208,7 @@ fn json_of_many_rows_is_several_units_each_of_which_is_decoded_by_itself() {
         let expected = |row| format!("[\"{}\",null]", word(row)).into_bytes();
         for container in [container, again] {
             assert_eq!(container.len(), ROWS as u64);
-            // Each look decodes a unit.
+            // Each row that is looked at decodes a unit.
             for row in (0..ROWS).step_by(61).chain([ROWS - 1]) {
                 assert_eq!(container.field_name(row as u64).unwrap(), b"w.json");
                 let content = shown(&bytes, container.as_ref(), row as u64);
@@ -254,11 +254,11 @@ fn pages_of_numbers_that_have_an_index_are_not_read_when_a_file_is_opened() {
         let pages: Vec<u64> =
             units.units.iter().filter(of_column).map(|unit| unit.stored).collect();
         let last = pages.iter().copied().max().unwrap_or(0);
-        // The header of the first page is read.
+        // The header of an only page is read in any case.
         if pages.len() < 2 || !columns.iter().any(|name| element.name == name.as_bytes()) {
             continue;
         }
-        // The footer's first read may go back far.
+        // The first read, for the footer, may reach far back.
         let is_read = reads
             .iter()
             .skip(1)
@@ -321,13 +321,13 @@ fn an_index_that_does_not_agree_with_its_chunk_is_not_used() {
     for chunk in &groups[0].chunks {
         for (at, length) in [chunk.offset_index, chunk.column_index] {
             assert!(length > 0);
-            // Each place decodes all files: half of them is enough.
+            // Each place decodes all files: half of the places are enough.
             for place in (at as usize..at as usize + length as usize).step_by(2) {
                 let mut bad = bytes.clone();
                 bad[place] ^= 4;
                 let container = open(&bad).unwrap();
                 for (path, content) in files(&bad, container.as_ref()) {
-                    // What the index cannot be seen to lie about is found when the page is decoded.
+                    // A lie that the index does not show is found when the page is decoded.
                     assert!(content.is_none() || expected[&path] == content, "{place}: {path}");
                 }
             }

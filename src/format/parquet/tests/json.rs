@@ -1,4 +1,4 @@
-//! What JSON shows of columns that no current writer makes so: times of any year, and old lists and maps.
+//! JSON of columns as no current writer makes them: times of any year, and old lists and maps.
 
 use super::writer::{Column, Entry, Style, Value, element, file};
 use super::*;
@@ -7,7 +7,7 @@ fn text(text: &str) -> Option<Vec<u8>> {
     Some([&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat())
 }
 
-/// What is shown of a column, in pages of all kinds.
+/// The files that a column is shown as, in pages of all kinds.
 fn shown(make: &dyn Fn() -> Column) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for (has_dictionary, is_second_version) in
@@ -65,7 +65,7 @@ fn times_of_96_bits_in_lists_with_nulls_have_the_year_that_is_stored() {
     let (last, first) = ("9999-12-31T00:00:00.000000001", "0001-01-01T00:00:00.000000000");
     assert_eq!(json(&files, "000000/c.json"), format!("[\"{last}\",null,\"{first}\"]"));
     assert_eq!(json(&files, "000001/c.json"), "[\"1970-01-02T00:00:00.000000005\",null]");
-    // Of an array the type is nanoseconds.
+    // The type of times in an array is nanoseconds.
     let times = [86_400_000_000_005_i64.to_le_bytes(), i64::MIN.to_le_bytes()].concat();
     assert!(files["000002/c.npy"].ends_with(&times));
 }

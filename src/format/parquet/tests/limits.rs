@@ -7,7 +7,7 @@ use super::writer::{Column, Entry, Style, Value, element, file};
 use super::*;
 use crate::format::testing::Noted;
 
-/// A row group of so many rows, of integers: where each chunk lies, its length, and its values.
+/// A file of one row group of `rows` rows, of integers; a chunk is its offset, its length, and its number of values.
 fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)]) -> Vec<u8> {
     // Leaves without a chunk are groups, of two each.
     let columns = leaves.len() - 2 * (leaves.len() - chunks.len());
@@ -31,12 +31,12 @@ fn raw(leaves: Vec<Value>, body: &[u8], rows: i64, chunks: &[(usize, usize, i64)
     [&out[..], &length.to_le_bytes(), b"PAR1"].concat()
 }
 
-/// A page of version 1: the encodings of its values and of its levels.
+/// A page of version 1; `encodings` has those of its values and of its levels.
 fn data_page(values: i32, encodings: (i32, i32), body: &[u8]) -> Vec<u8> {
     page_of(body.len() as i32, values, encodings, body)
 }
 
-/// The same, of so many bytes once it is decompressed.
+/// As `data_page`, for a page that has `decoded` bytes once it is decompressed.
 fn page_of(decoded: i32, values: i32, (encoding, levels): (i32, i32), body: &[u8]) -> Vec<u8> {
     let header = [values, encoding, levels, levels].map(Value::I32);
     let lengths = [decoded, body.len() as i32].map(Value::I32);
@@ -60,7 +60,7 @@ fn a_page_too_long_to_be_decoded_is_damaged_and_those_behind_it_are_not() {
     assert_eq!(found[..2], [None, None]);
     assert!(found[2].as_ref().unwrap().ends_with(&[7, 0, 0, 0]));
     assert!(found[3].as_ref().unwrap().ends_with(&[9, 0, 0, 0]));
-    // As many values are more than such a file can have.
+    // More values than a page can have.
     let many = data_page((1 << 24) + 1, (0, 3), &[0; 8]);
     let said = Header::split(&many).unwrap_err();
     assert!(said.contains("16777217 values, over 2²⁴"), "{said}");
@@ -130,7 +130,7 @@ const STYLE: Style = Style {
     group_rows: 100,
 };
 
-/// Four rows of a list of five each, in pages of seven, and where the second page begins and the third.
+/// Four rows of a list of five values each, in pages of seven; and the offsets of the second page and the third.
 fn lists(stored_type: i32) -> (Vec<u8>, usize, usize) {
     let value = |number: u32| match stored_type {
         1 => (number + 0x5a5a_0000).to_le_bytes().to_vec(),
@@ -153,7 +153,7 @@ fn lists(stored_type: i32) -> (Vec<u8>, usize, usize) {
     (bytes, second, third)
 }
 
-/// Which rows have nothing but damaged files, and which have some.
+/// The path of each file, and whether the file is damaged.
 fn damaged(bytes: &[u8], options: &OpenOptions) -> Vec<(String, bool)> {
     let container = open_as(NAME, bytes, options).unwrap();
     assert!(!container.warnings().is_empty());
@@ -168,7 +168,7 @@ fn a_list_that_runs_into_a_broken_page_is_damaged() {
     let found = damaged(&bytes, &OpenOptions::default());
     let expected = [false, true, true, true];
     assert_eq!(found.iter().map(|(_, is_bad)| *is_bad).collect::<Vec<_>>(), expected, "{found:?}");
-    // Of files: those that can be read, and one that tells that more are missing.
+    // A list that is shown as files: those that can be read, and one that tells that more are missing.
     let (mut bytes, _, third) = lists(6);
     bytes[third - 1] ^= 1;
     let found = damaged(&bytes, &OpenOptions::default());
@@ -187,7 +187,7 @@ fn a_list_that_runs_into_a_broken_page_is_damaged() {
 #[test]
 fn lists_behind_a_wrong_header_of_a_page_stay_and_are_damaged() {
     let (mut bytes, second, _) = lists(1);
-    // A field of no type.
+    // A field whose type does not exist.
     bytes[second] = 0x1d;
     assert!(refused(&bytes).contains("row 1"));
     let options = OpenOptions { allow_damaged: true, ..OpenOptions::default() };
@@ -247,7 +247,7 @@ fn a_null_array_that_has_a_value_is_damaged() {
     assert_eq!((0..container.len()).map(is_damaged).collect::<Vec<_>>(), [true, false]);
 }
 
-/// Repeated integers, `rows` for each page, all of them in one chunk.
+/// Pages of repeated integers, one for each number of rows, all of them in one chunk.
 fn repeated(pages: &[i32]) -> Vec<u8> {
     let page = |count: &i32| {
         let run = (*count << 1) as u8;
@@ -261,7 +261,7 @@ fn repeated(pages: &[i32]) -> Vec<u8> {
 #[test]
 fn values_behind_those_of_a_row_group_are_damage_of_its_column() {
     let leaves = || vec![integers("list", 2)];
-    // What a chunk says of its values, and its pages.
+    // The number of values that a chunk claims, the rows of each page, and whether the column is damaged.
     let cases: [(i64, &[i32], bool); 9] = [
         (3, &[3], false),
         (4, &[4], true),
@@ -334,7 +334,7 @@ fn empty_lists(count: i32) -> Vec<u8> {
 #[test]
 fn values_behind_those_of_a_row_group_that_only_a_later_pass_finds_are_damage_too() {
     let leaves = || vec![integers("a", 2), integers("b", 2), integers("n", 0)];
-    // Of what may be looked at, those behind the first column leave too little for those behind the second.
+    // Of the values that may be looked at, those behind the first column leave too few for those behind the second.
     let most = 1 << 23;
     let first = [repeated(&[3]), empty_lists(most)].concat();
     let second = [repeated(&[3]), empty_lists(100_000)].concat();

@@ -1,4 +1,4 @@
-//! Any columns in any pages, against what was put into them.
+//! Any columns in any pages, against the values that were put into them.
 
 use super::super::*;
 use super::writer::{Column, Entry, Style, element, file};
@@ -7,7 +7,7 @@ use crate::format::testing::{files, open_as};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A row: what each column has.
+/// A row: the value of each column.
 #[derive(Debug, Clone)]
 struct Row {
     number: Option<i64>,
@@ -65,7 +65,7 @@ fn prefixed(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat()
 }
 
-/// An optional list whose items are there from level 2 on; `None` is a null among them.
+/// The entries of an optional list, whose items have the level `present`; a `None` in the list is a null.
 fn entries(list: Option<Vec<Option<Vec<u8>>>>, present: u32) -> Vec<Entry> {
     let Some(list) = list else { return vec![(0, 0, None)] };
     if list.is_empty() {
@@ -123,7 +123,7 @@ fn columns(rows: &[Row]) -> Vec<Column> {
     ]
 }
 
-/// What is shown of these rows.
+/// The files that these rows are shown as.
 fn expected(rows: &[Row]) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for (number, row) in rows.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A writer of Parquet: of what the tests need, by the specification.
+//! A writer of those parts of Parquet that the tests need, by the specification.
 
-/// What Thrift's compact protocol writes.
+/// A value that Thrift's compact protocol writes.
 pub(super) enum Value {
     I32(i32),
     I64(i64),
@@ -72,7 +72,7 @@ pub(super) struct Style {
     pub(super) is_second_version: bool,
     pub(super) has_dictionary: bool,
     pub(super) has_checksums: bool,
-    /// Values of a page, nulls among them.
+    /// The number of values in a page, nulls among them.
     pub(super) page_values: usize,
     pub(super) group_rows: usize,
 }
@@ -103,7 +103,7 @@ pub(super) fn element(
     Value::Struct(fields)
 }
 
-/// Runs of equal values, and packed ones where they differ.
+/// Runs of equal values, and packed runs where values differ.
 fn runs(values: &[u32], width: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = values;
@@ -135,7 +135,7 @@ fn width_of(most: u32) -> u32 {
     u32::BITS - most.leading_zeros()
 }
 
-/// A page: its header and what stands behind that.
+/// A page: its header and its body.
 fn page(
     style: Style,
     number: i32,

@@ -1,4 +1,4 @@
-//! What each dialect says, and what is shown where readers differ.
+//! The fields of each dialect, and the files that are shown where readers differ.
 
 use super::writer::Block;
 use super::*;
@@ -259,7 +259,7 @@ fn an_archive_without_its_end_mark_is_whole_with_a_warning() {
     let bytes = Writer::default().file("a", b"a").0.clone();
     assert_eq!(list(&bytes), [file("a", b"a")]);
     assert!(opened(&bytes).unwrap().warnings()[0].contains("no end mark"));
-    // Nor need the last block be filled up.
+    // The last block need not be filled up either.
     assert_eq!(list(&bytes[..513]), [file("a", b"a")]);
 }
 

@@ -42,7 +42,7 @@ fn a_truncated_archive_is_refused_with_the_byte_and_salvaged_up_to_there() {
     let container = salvaged(cut).unwrap();
     let shown = shown(container.as_ref(), cut);
     assert_eq!(shown, [file("a", b"abc"), ("b".to_owned(), Shown::Damaged)]);
-    // Not also that it may have been cut off between two members.
+    // No second warning says that the archive may have been cut off between two members.
     let warnings = container.warnings();
     assert!(warnings.len() == 1 && warnings[0].contains("truncated at byte 2500"), "{warnings:?}");
 }
@@ -73,7 +73,7 @@ fn an_archive_that_is_damaged_everywhere_says_so_only_so_often() {
 #[test]
 fn any_bit_may_be_wrong() {
     let whole = small();
-    // All of the first header and of the extended ones' values, one a byte elsewhere.
+    // All bits of the first header and of the extended headers' values, one bit of each byte elsewhere.
     let all = |byte: &usize| *byte < 512 || (2048..2560).contains(byte);
     let bits = |byte: usize| if all(&byte) { 0..8 } else { byte % 8..byte % 8 + 1 };
     for bit in (0..whole.len()).flat_map(|byte| bits(byte).map(move |bit| byte * 8 + bit)) {
@@ -142,7 +142,7 @@ fn extended_headers_without_a_member_are_refused() {
 
 #[test]
 fn a_block_whose_checksum_is_not_written_is_no_header() {
-    // Its signed bytes add up to 0.
+    // The signed bytes of this block add up to 0.
     let mut block = [0u8; 512];
     block[0] = 0x80;
     block[1] = 0x80;

@@ -1,4 +1,4 @@
-//! The index as it is kept, and the scan as others drive it.
+//! The kept index, and the scan as other code drives it.
 
 use super::*;
 use crate::format::Format;
@@ -36,7 +36,7 @@ fn an_index_comes_back_as_it_was_written() {
 
 #[test]
 fn the_index_of_an_earlier_version_is_told_from_a_damaged_one() {
-    // As it was kept before all scanned formats shared one.
+    // A kept index from the time before all scanned formats shared one.
     let old = [&b"ffrfstar"[..], &1_u32.to_le_bytes(), &[0; 200]].concat();
     assert!(Tar.open_kept(source(b""), source(&old)).unwrap().is_none());
 }
@@ -51,7 +51,7 @@ fn a_member_takes_48_bytes_beside_its_name() {
     assert_eq!(kept(opened(&writer.end()).unwrap().as_ref()).len() - one, 100 * 51 - 48);
 }
 
-/// Drives a scan as a stream can: only forward. Gives the container and how many bytes were asked for.
+/// Drives a scan as a stream can: only forward. Returns the container and the number of bytes that were asked for.
 fn streamed(bytes: &[u8], allow_damaged: bool) -> (Box<dyn Container>, usize) {
     let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
     let part = PartName::from("stream");

@@ -32,7 +32,7 @@ fn planned() -> impl Strategy<Value = Planned> {
         })
 }
 
-/// V7, ustar, GNU or pax; what the first two cannot hold is written as GNU does.
+/// Writes V7, ustar, GNU or pax; values that the first two cannot hold are written as GNU does.
 fn write(writer: &mut Writer, plan: &Planned) {
     let name = plan.name.as_bytes();
     let mut block = Block::new(b'0', &name[..name.len().min(100)], plan.bytes.len() as u64);
@@ -41,7 +41,7 @@ fn write(writer: &mut Writer, plan: &Planned) {
     let cut = name.iter().rposition(|byte| *byte == b'/');
     match (plan.dialect, cut) {
         (3, _) => {
-            // Decimals count from the full second below, written as a sum.
+            // The nanoseconds count from the full second below, so both are added before they are written.
             let whole = i128::from(plan.seconds) * 1_000_000_000 + i128::from(plan.nanoseconds);
             let (sign, whole) = if whole < 0 { ("-", -whole) } else { ("", whole) };
             let time = format!("{sign}{}.{:09}", whole / 1_000_000_000, whole % 1_000_000_000);

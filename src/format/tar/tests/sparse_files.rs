@@ -28,7 +28,7 @@ fn check(writer: &mut Writer) {
     let container = opened(&bytes).unwrap();
     assert_eq!(container.sample(0).unwrap().content, Content::Sparse(SIZE as u64));
     assert_eq!(container.data_bytes(), SIZE as u64 + 1);
-    // From within a piece, and from within a hole.
+    // Offsets within a piece, and within a hole.
     assert_eq!(container.piece(0, 10_100).unwrap().unwrap().at_bytes, 10_000);
     assert_eq!(container.piece(0, 3).unwrap().unwrap().at_bytes, 10_000);
     assert_eq!(container.piece(0, SIZE as u64).unwrap(), None);
@@ -154,7 +154,7 @@ fn solaris_stores_the_holes_too() {
     let mut writer = Writer::default();
     let turns = b" 0 3 10000 10600 19999 20000";
     check(writer.pax(b'x', &[("SUN.holesdata", turns)]).file("s", &whole()));
-    // A list that cannot be right costs nothing.
+    // A list that cannot be right is ignored, and the file is shown.
     let mut writer = Writer::default();
     let bytes = writer.pax(b'x', &[("SUN.holesdata", b" 0 3 x")]).file("s", &whole()).end();
     assert_eq!(list(&bytes), [file("s", &whole())]);

@@ -1,6 +1,6 @@
-//! Writes archives block by block: whatever a dialect, or a liar, may write.
+//! Writes archives block by block, in any dialect, also damaged ones.
 
-/// A header; what is not set is as V7 has it.
+/// A header; fields that are not set are as in V7.
 pub(super) struct Block(pub(super) [u8; 512]);
 
 impl Block {
@@ -43,14 +43,14 @@ impl Writer {
         self
     }
 
-    /// Data and what fills its last block.
+    /// Appends data, and fills the last block.
     pub(super) fn data(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(512), 0);
         self
     }
 
-    /// A member of POSIX with its data.
+    /// Appends a member of POSIX with its data.
     pub(super) fn member(&mut self, kind: u8, name: &str, bytes: &[u8]) -> &mut Self {
         let mut block = Block::new(kind, name.as_bytes(), bytes.len() as u64);
         self.block(block.ustar()).data(bytes)
@@ -65,7 +65,7 @@ impl Writer {
         self.block(block.ustar().set(157, target.as_bytes()))
     }
 
-    /// An extended header of pax.
+    /// Appends an extended header of pax.
     pub(super) fn pax(&mut self, kind: u8, records: &[(&str, &[u8])]) -> &mut Self {
         let mut text = Vec::new();
         for (key, value) in records {
@@ -74,7 +74,7 @@ impl Writer {
         self.member(kind, "PaxHeader", &text)
     }
 
-    /// GNU's long name (`L`) or target (`K`).
+    /// Appends GNU's long name (`L`) or target (`K`).
     pub(super) fn long(&mut self, kind: u8, name: &[u8]) -> &mut Self {
         let text = [name, b"\0"].concat();
         let mut block = Block::new(kind, b"././@LongLink", text.len() as u64);
@@ -87,7 +87,7 @@ impl Writer {
     }
 }
 
-/// `LENGTH KEY=VALUE\n`, the length counting itself.
+/// A record `LENGTH KEY=VALUE\n`, whose length counts itself.
 pub(super) fn record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest;

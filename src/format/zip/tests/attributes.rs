@@ -14,7 +14,7 @@ fn modes_come_from_unix_and_macos_and_from_the_read_only_bit_of_dos() {
     assert_eq!(attributes_of(Spec { made_by: 19 << 8, ..unix("a", "x", 0o755) }).mode, Some(0o755));
     assert_eq!(attributes_of(Spec { external: 0x21, ..file("a", "x") }).mode, Some(0o444));
     assert_eq!(attributes_of(Spec { external: 0x20, ..file("a", "x") }).mode, None);
-    // Another system's attributes are none of these.
+    // Attributes of another system are not used.
     assert_eq!(attributes_of(Spec { made_by: 7 << 8, ..unix("a", "x", 0o755) }).mode, None);
     let pkzip = Spec { made_by: 20, ..unix("a", "x", 0o100_600) };
     assert_eq!(attributes_of(pkzip).mode, Some(0o600));
@@ -185,7 +185,7 @@ fn names_are_in_the_set_that_all_of_them_together_suggest() {
         assert_eq!(names_with(stored(&bytes), None), *names, "{}", encoding.name());
         assert_eq!(names_with(stored(&bytes), Some(encoding.name())), *names);
     }
-    // As DOS and as Windows wrote the same letters.
+    // The same letters, as DOS and as Windows wrote them.
     assert_eq!(names_with(stored(&[b"\x81bung \x84hnlich.txt"]), None), ["übung ähnlich.txt"]);
     assert_eq!(names_with(stored(&[b"\xdcbung \xe4hnlich.txt"]), None), ["Übung ähnlich.txt"]);
     let warnings = open(stored(&[b"\x81bung \x84hnlich.txt"])).unwrap().warnings().join("");
@@ -207,7 +207,7 @@ fn a_weak_guess_gives_way_to_cp437() {
     let all: Vec<_> = names.iter().map(|(stored, _)| file(stored, "")).collect();
     let shown: Vec<_> = names.iter().map(|(_, shown)| *shown).collect();
     assert_eq!(names_with(zip(&all), None), shown);
-    // Bytes that are control characters in windows-1252, as whose names these would have more letters.
+    // Bytes that are control characters in windows-1252, in which these names would have more letters.
     let high: Vec<Vec<u8>> =
         (8..16_u8).map(|row| (0..16).map(|i| 16 * row + i).collect()).collect();
     let all: Vec<_> = high.iter().map(|name| file(name, "")).collect();
@@ -221,7 +221,7 @@ fn a_weak_guess_gives_way_to_cp437() {
     );
     let all: Vec<_> = latin.iter().map(|name| file(name, "")).collect();
     assert_eq!(names_with(zip(&all), None)[..1], ["Größe Müller 00"]);
-    // Short names that are Japanese all the same.
+    // Short names that are nevertheless Japanese.
     let shift_jis = [&b"\x90}1.png"[..], b"\x93\xfa\x96{.txt"].map(|name| file(name, ""));
     assert_eq!(names_with(zip(&shift_jis), None), ["図1.png", "日本.txt"]);
 }
@@ -277,7 +277,7 @@ fn backslashes_of_systems_that_write_them_are_slashes_but_not_those_within_a_let
         member(0, b"a\\b", "x"),
         member(10, b"a\\c\\d", "x"),
         member(14, b"e\\", ""),
-        // In Shift-JIS this is one letter, whose second byte is that of a backslash.
+        // In Shift-JIS these two bytes are one letter, whose second byte is a backslash's.
         member(0, b"\x83\\\\1", "x"),
         member(11, b"f\\g", "x"),
         member(12, b"a\\b", "x"),

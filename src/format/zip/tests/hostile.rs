@@ -1,4 +1,4 @@
-//! Archives that are wrong, or mean harm.
+//! Archives that are wrong, or made to do harm.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn members_that_share_bytes_are_refused() {
     let same = Spec { same_place_as: Some(0), ..file("b", "twice") };
     assert!(refusal(zip(&[file("a", "twice"), same])).contains("zip bomb"));
-    // The stored bytes of the first are the whole second member.
+    // The stored bytes of the first member are the whole second member.
     let mut inner = zip(&[file("b", "x".repeat(50))]);
     inner.truncate(30 + 1 + 50);
     let mut bytes = zip(&[file("a", &inner), file("b", "x".repeat(50))]);

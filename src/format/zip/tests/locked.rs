@@ -42,7 +42,7 @@ fn traditional(name: &str, data: &str) -> Spec {
     traditional_of(file(name, data), data.as_bytes())
 }
 
-/// The member, encrypted; `coded` is what its method gives.
+/// The member `plain`, encrypted; `coded` are the bytes that its method gives.
 fn traditional_of(plain: Spec, coded: &[u8]) -> Spec {
     let check = (crc32fast::hash(&plain.data) >> 24) as u8;
     Spec { flags: 1, stored: Some(zip_crypto(PASSWORD, check, coded)), ..plain }
@@ -54,7 +54,7 @@ fn aes(name: &str, data: &str, method: u16, strength: u8, version: u16) -> Spec 
     aes_of(Spec { method, ..file(name, data) }, coded, strength, version)
 }
 
-/// The member, encrypted; `coded` is what its method gives.
+/// The member `plain`, encrypted; `coded` are the bytes that its method gives.
 fn aes_of(plain: Spec, mut coded: Vec<u8>, strength: u8, version: u16) -> Spec {
     let key_bytes = 8 + 8 * usize::from(strength);
     let salt: Vec<u8> = (0..key_bytes as u8 / 2).collect();
@@ -243,7 +243,7 @@ fn a_password_of_any_of_the_first_encrypted_members_is_right() {
     }
 }
 
-/// A member that is too large to be tried by its CRC, with the traditional cipher and this password, stored.
+/// A stored member, encrypted with the traditional cipher and this password, which is too large to be tried by its CRC.
 fn large(name: &str, password: &[u8]) -> Spec {
     let data = vec![b'x'; 300_000];
     let check = (crc32fast::hash(&data) >> 24) as u8;
@@ -309,7 +309,7 @@ fn of_large_members_the_first_and_another_one_or_any_three_accept_a_password() {
     for (passwords, says) in wrong {
         let said = open(passwords).unwrap();
         assert!(said.contains("wrong password") && said.contains(says), "{said}");
-        // As the message says, the members that it opens are served where damage is allowed.
+        // As the message says, the members that this password opens are served if damage is allowed.
         let is_used = said.ends_with("(--allow-damaged uses it)");
         assert_eq!(is_used, passwords.contains(&PASSWORD), "{said}");
         let bytes = archive(passwords);
@@ -344,7 +344,7 @@ fn symbolic_links_are_decrypted_too() {
 
 // ---- step by step --------------------------------------------------------------------------------
 
-/// Every lock around every coding of `data` that goes step by step.
+/// `data` in every coding that is decoded step by step, each in every encryption.
 fn locked(data: &[u8]) -> Vec<Spec> {
     let number = |codec| match codec {
         Codec::Deflate => Some(8),

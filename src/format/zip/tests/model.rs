@@ -1,4 +1,4 @@
-//! Any set of members, and what becomes of it when bytes are lost or changed.
+//! Any set of members, also if bytes are lost or changed.
 
 use super::*;
 use proptest::collection::vec;
@@ -21,7 +21,7 @@ fn archive() -> impl Strategy<Value = Archive> {
         |(comment, zip64, prefix, trailing)| Archive {
             comment,
             zip64,
-            // Other bytes may be those that a foreign format begins with.
+            // Other bytes may be those with which a foreign format begins.
             prefix: if prefix.is_empty() { prefix } else { [b"MZ", &prefix[..]].concat() },
             trailing,
             ..Archive::default()
@@ -58,7 +58,7 @@ proptest! {
     }
 }
 
-/// Whatever is given out matches a checksum; nothing panics.
+/// Checks that all bytes that are read match a checksum, and that nothing panics.
 fn check(bytes: &[u8], allow_damaged: bool) {
     let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
     let Ok(container) = open_with(bytes.to_vec(), &options) else { return };
@@ -94,7 +94,7 @@ fn an_archive_cut_at_any_byte_is_refused_or_right() {
     for length in 0..bytes.len() {
         for options in [OpenOptions::default(), damaged()] {
             let Ok(container) = open_with(bytes[..length].to_vec(), &options) else { continue };
-            // Only the comment may be cut: never, for its length is known.
+            // Only the comment could be cut, but its length is known.
             assert_eq!(list(&bytes, container.as_ref()), whole, "cut at {length}");
         }
     }

@@ -1,4 +1,4 @@
-//! Where things are: prefixes, comments, zip64, local headers.
+//! The places of structures: prefixes, comments, zip64, local headers.
 
 use super::*;
 
@@ -36,14 +36,14 @@ fn zip64_sizes_offsets_and_end_record_are_read() {
     assert_eq!(listed(archive.write(&members)), content(&members));
 }
 
-/// Twenty bytes that begin as the locator of zip64's end record does.
+/// Twenty bytes that begin like the locator of zip64's end record.
 const LOOKS_LIKE_A_LOCATOR: &[u8; 20] = b"PK\x06\x07 is in this name";
 
 #[test]
 fn the_signature_of_a_zip64_locator_may_stand_in_the_last_row_by_chance() {
     let in_name = file(LOOKS_LIKE_A_LOCATOR, "x");
     let in_extra = Spec { extra: field(0xcafe, LOOKS_LIKE_A_LOCATOR), ..file("a", "x") };
-    // It even points to something with the right signature.
+    // The locator even points to a record with the right signature.
     let mut pointing = *LOOKS_LIKE_A_LOCATOR;
     pointing[8..16].copy_from_slice(&37u64.to_le_bytes());
     let fake = [&b"none"[..], b"PK\x06\x06", &[7; 60]].concat();
@@ -67,7 +67,7 @@ fn a_zip64_end_record_beside_an_end_record_that_needs_none_counts_if_they_agree(
     bytes[end + 16..end + 20].copy_from_slice(&(directory as u32).to_le_bytes());
     assert_eq!(listed(bytes.clone()), content(&two()));
     assert!(end::find(&MemorySource::new("x", bytes)).unwrap().is_zip64);
-    // Where the end record has no room for the truth, a missing zip64 record is damage.
+    // If the end record has no room for the true values, a missing zip64 record is damage.
     let mut bytes = archive.write(&two());
     let record = bytes.windows(4).position(|mark| mark == b"PK\x06\x06").unwrap();
     bytes[record] = b'x';
@@ -189,7 +189,7 @@ fn a_local_header_of_another_member_is_an_error() {
 
 #[test]
 fn a_local_header_may_have_another_name_where_there_is_a_unicode_field() {
-    // The CRC in it is of some other name: the field does not count, but tells what the tool did.
+    // The field's CRC is that of some other name: the field is not used, but shows that the tool wrote two names.
     let extra = field(0x7075, &[&[1, 7, 7, 7, 7][..], "File ö.txt".as_bytes()].concat());
     let local_name = Some(b"File xx.txt".to_vec());
     let seen = listed(zip(&[Spec { local_name, extra, ..file(b"File \x94.txt", "read") }]));
@@ -204,7 +204,7 @@ fn every_method_is_decoded() {
     bzip2.write_all(&data).unwrap();
     let mut xz = Vec::new();
     liblzma::read::XzEncoder::new(&data[..], 6).read_to_end(&mut xz).unwrap();
-    // Without a match of 258 bytes deflate and deflate64 are the same.
+    // Without a match of 258 bytes, deflate and deflate64 are the same.
     let coded = [
         (8, deflate(&data)),
         (9, deflate(&data)),
@@ -239,7 +239,7 @@ fn a_deflated_member_is_decoded_step_by_step_a_stored_one_is_not() {
     assert!(container.decoder(1, None).unwrap().is_none());
 }
 
-/// Bytes that hardly repeat, of few values.
+/// Bytes of few values that hardly repeat.
 fn noise(count: u32) -> Vec<u8> {
     (0..count).map(|i| b'a' + (i.wrapping_mul(2_654_435_761) >> 28) as u8).collect()
 }

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-/// A member, with everything that a writer can decide.
+/// A member, with every field that a writer can decide.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
     pub(super) name: Vec<u8>,
-    /// What stands in the local header instead.
+    /// The name in the local header, if it is another one.
     pub(super) local_name: Option<Vec<u8>>,
     pub(super) data: Vec<u8>,
     pub(super) method: u16,
-    /// The stored bytes, if not those that the method gives.
+    /// The stored bytes, if they are not those that the method gives.
     pub(super) stored: Option<Vec<u8>>,
     pub(super) flags: u16,
     pub(super) made_by: u16,
@@ -20,14 +20,14 @@ pub(super) struct Spec {
     pub(super) local_extra: Vec<u8>,
     pub(super) crc32: Option<u32>,
     pub(super) size: Option<u64>,
-    /// Sizes and offset stand in the zip64 field.
+    /// Whether sizes and offset stand in the zip64 field.
     pub(super) zip64: bool,
-    /// Sizes and CRC stand behind the data.
+    /// Whether sizes and CRC stand behind the data.
     pub(super) descriptor: bool,
-    /// Bytes between this member and the next.
+    /// The number of bytes between this member and the next.
     pub(super) gap: usize,
     pub(super) disk: u16,
-    /// The row points to the local header of that member.
+    /// The member whose local header the row points to.
     pub(super) same_place_as: Option<usize>,
 }
 
@@ -85,15 +85,15 @@ pub(super) fn deflate(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An archive under way.
+/// An archive that is being written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Archive {
     pub(super) comment: Vec<u8>,
-    /// Written with zip64's end record.
+    /// Whether zip64's end record is written.
     pub(super) zip64: bool,
-    /// In front of everything; offsets do not count it.
+    /// Bytes in front of all others; offsets do not count them.
     pub(super) prefix: Vec<u8>,
-    /// Between the directory and the end record.
+    /// Bytes between the directory and the end record.
     pub(super) gap: Vec<u8>,
     pub(super) trailing: Vec<u8>,
     pub(super) disks: u16,

@@ -1,4 +1,4 @@
-//! Pieces of slabs come, go and keep what is theirs; what nobody needs goes back.
+//! Pieces of slabs come, go and keep their bytes; unused memory is given back.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn slabs() -> &'static Slabs {
     Box::leak(Box::new(Slabs::new()))
 }
 
-/// Counts what the state says of itself.
+/// Checks the counts of the state against its slabs.
 fn check(slabs: &Slabs) {
     let state = slabs.lock();
     let count = |of: fn(&Slab) -> Bits| -> usize {
@@ -30,7 +30,7 @@ fn pieces_keep_what_is_written_while_others_come_and_go() {
     for step in 0..3000_u32 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let chance = (random >> 33) as usize;
-        // More and more of them, then fewer and fewer.
+        // More and more pieces, then fewer and fewer.
         if chance % 100 < if step < 1500 { 60 } else { 40 } || pieces.is_empty() {
             let granules = 4 + (chance / 100 % 29) as u32;
             let mut piece = slabs.take(granules).unwrap().unwrap();
@@ -54,7 +54,7 @@ fn memory_that_is_free_goes_back_to_the_system() {
     let mut pieces: Vec<_> = (0..160).map(|_| slabs.take(8).unwrap().unwrap()).collect();
     assert_eq!(slabs.lock().all.len(), 10);
     pieces.iter_mut().for_each(|piece| piece.as_mut_slice().fill(7));
-    // One stays in each slab.
+    // One piece stays in each slab.
     let mut number = 0;
     pieces.retain(|_| {
         number += 1;
@@ -65,14 +65,14 @@ fn memory_that_is_free_goes_back_to_the_system() {
         let state = slabs.lock();
         (state.all.len(), state.idle)
     };
-    // All of what was in use a moment ago, and later little, though something of each slab is used.
+    // All memory that was in use a moment ago stays, and later little, though a piece of each slab is used.
     assert_eq!(figures(), (10, 150 * 8));
     assert!(slabs.give_back_idle(Instant::now()));
     assert_eq!(figures(), (10, 150 * 8));
     assert!(!slabs.give_back_idle(Instant::now() + 3 * HOLD));
     check(slabs);
     assert_eq!((figures().0, figures().1 <= IDLE), (10, true), "{:?}", figures());
-    // What is used again where memory was given back is zero or as it was.
+    // Memory that is used again after it was given back is zero or unchanged.
     let mut others: Vec<_> = (0..100).map(|_| slabs.take(8).unwrap().unwrap()).collect();
     check(slabs);
     assert!(others.iter().all(|piece| matches!(piece.as_slice()[9], 0 | 7)));
@@ -115,7 +115,7 @@ fn what_is_freed_long_after_the_last_was_taken_goes_back_at_once() {
 #[test]
 fn rests_of_many_slabs_do_not_hide_the_room_of_others() {
     let slabs = slabs();
-    // Of each slab two granules are left.
+    // Two granules of each slab are left.
     let mut pieces: Vec<_> = (0..18 * 40).map(|_| slabs.take(7).unwrap().unwrap()).collect();
     assert_eq!(slabs.lock().all.len(), 40);
     let last = pieces.iter().map(|piece| piece.slab).max().unwrap();

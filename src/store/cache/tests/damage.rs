@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const BLOCKS: u64 = 4;
 
-/// The file of the only entry with this extension.
+/// The file with this extension of the only entry.
 fn file(directory: &TempDir, extension: &str) -> PathBuf {
     let found = fs::read_dir(directory.path().join("objects/entries")).unwrap();
     let mut paths = found.map(|entry| entry.unwrap().path());
@@ -161,7 +161,7 @@ fn a_cache_that_is_deleted_serves_what_is_open_and_takes_new_entries() {
     let (one, other) = (object("s3://b/1", "\"1\"", LENGTH), object("s3://b/2", "\"1\"", LENGTH));
     let entry = cache.entry(&one, "").unwrap();
     assert!(fill(&entry, 0));
-    // A measurement that is under way may make some of it anew.
+    // A measurement in the background may create a part of the directory again.
     let objects = directory.path().join("objects");
     while objects.exists() {
         let _ = fs::remove_dir_all(&objects);
@@ -224,13 +224,13 @@ fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match(
     assert_eq!(theirs.compare(&(0..BLOCK_BYTES)), 0, "only what is asked for is compared");
     assert_eq!(theirs.compare(&(BLOCK_BYTES + 10..LENGTH + 10)), 1);
     assert_eq!((one.figures().damaged, other.figures().damaged), (0, 1));
-    // Who has looked at the map before the record was removed does not trust the block either.
+    // A daemon that looked at the map before the record was removed does not trust the block either.
     assert!(third.is_present(&all));
     assert_eq!(third.compare(&all), 0);
     assert!(!third.is_present(&all));
     let present = |block| theirs.is_present(&map::block_range(block, LENGTH));
     assert_eq!([0, 1, 2, 3].map(present), [true, false, true, true]);
-    // Once only.
+    // Blocks are compared only once.
     data.write_all_at(&[0; 10], 0).unwrap();
     assert_eq!(theirs.compare(&all), 0);
     assert!(present(0));
@@ -250,7 +250,7 @@ fn links_that_others_put_into_a_shared_cache_are_not_followed() {
         let shared = directory.path().join("objects").join(name);
         fs::rename(&shared, directory.path().join("before")).unwrap();
         std::os::unix::fs::symlink(victim.path(), &shared).unwrap();
-        // It may fail, and removes nothing elsewhere.
+        // The call may fail, and removes nothing elsewhere.
         let _ = found.remove(&listed.iter().collect::<Vec<_>>());
         let _ = found.list();
         cache.room.look().ok();

@@ -13,33 +13,33 @@ fn urls(directory: &TempDir) -> Vec<String> {
     listed.into_iter().filter(|object| object.cached_bytes > 0).map(|object| object.url).collect()
 }
 
-/// Caches a block of a new object, and measures then.
+/// Caches a block of a new object, and measures the cache.
 fn fill_new(cache: &Cache, url: &str) -> bool {
-    // Else the times of use of two objects may be the same.
+    // Without this pause, two objects may have the same time of use.
     std::thread::sleep(Duration::from_millis(10));
     let is_filled = fill(&cache.entry(&object(url, "\"1\"", BLOCK_BYTES), "").unwrap(), 0);
     measure(cache, 0);
     is_filled
 }
 
-/// Measures while so many entries are open, which evicts until there is room for another block. A
-/// measurement in the background, as on a busy machine, ends before: both might evict.
+/// Measures while `open` entries are open, which evicts until there is room for another block. A measurement in the
+/// background, as on a busy machine, ends before: both might evict.
 fn measure(cache: &Cache, open: usize) {
     end_measurement(cache, open);
     cache.room.look().unwrap();
 }
 
-/// Waits for the end of a measurement in the background, while so many entries are open.
+/// Waits for the end of a measurement in the background, while `open` entries are open.
 fn end_measurement(cache: &Cache, open: usize) {
     let deadline = Instant::now() + Duration::from_mins(1);
-    // Each open entry holds the room, and so does what measures.
+    // Each open entry holds the room, and so does a measurement.
     while Arc::strong_count(&cache.room) > 1 + open {
         assert!(Instant::now() < deadline, "the measurement never ends");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Fills the first blocks of an entry of 8, until there are so many.
+/// Fills the first blocks of an entry of 8 blocks, until `most` are cached.
 fn fill_up_to(most: usize, cache: &Cache, entry: &Entry) -> BTreeSet<u64> {
     let mut cached = BTreeSet::new();
     for _ in 0..200 {
@@ -47,7 +47,7 @@ fn fill_up_to(most: usize, cache: &Cache, entry: &Entry) -> BTreeSet<u64> {
         if cached.len() >= most {
             break;
         }
-        // A measurement may count twice what is written meanwhile: the next one finds the room.
+        // A measurement may count a block twice that is written meanwhile: the next one finds the room.
         std::thread::sleep(Duration::from_millis(20));
         cache.room.look().unwrap();
     }
@@ -57,7 +57,7 @@ fn fill_up_to(most: usize, cache: &Cache, entry: &Entry) -> BTreeSet<u64> {
 #[test]
 fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_pinned() {
     let directory = place();
-    // The fifth block makes it full, and the next measurement evicts one.
+    // The fifth block fills the cache, and the next measurement evicts one.
     let cache = limited(&directory, 5);
     let (open, other) = (object("s3://b/open", "\"1\"", BLOCK_BYTES), limited(&directory, 5));
     let held = other.entry(&open, "").unwrap();
@@ -86,7 +86,7 @@ fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_p
 fn nothing_is_evicted_or_removed_while_it_is_not_known_what_a_process_has_open() {
     let directory = place();
     let cache = limited(&directory, 3);
-    // A link is not followed: it cannot be opened, as the file of another user.
+    // A link is not followed: like the file of another user, it cannot be opened.
     let unknown = directory.path().join("objects/users/user-other");
     std::os::unix::fs::symlink("none", &unknown).unwrap();
     let all = ["s3://b/1", "s3://b/2", "s3://b/3"];
@@ -136,7 +136,7 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
     other.room.look().unwrap();
     let Claim::Fetch(fetching) = theirs.claim(left[1]) else { panic!() };
     assert!(matches!(theirs.claim(left[2]), Claim::NoRoom));
-    // It would count as used what is given back before its end.
+    // The measurement would count room as used that is given back before its end.
     end_measurement(&other, 1);
     drop(fetching);
     assert!(fill(&theirs, left[2]));
@@ -202,7 +202,7 @@ fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
         (1, BLOCK_BYTES, BLOCK_BYTES)
     );
     assert_eq!(contents.remove(&[&listed[0]]).unwrap(), Vec::<&CachedObject>::new());
-    // A file as a killed process leaves it, unlocked.
+    // An unlocked file, as a killed process leaves it.
     let users = directory.path().join("objects/users");
     let lease = fs::read_dir(&users).unwrap().next().unwrap().unwrap().path();
     fs::copy(lease, users.join("user-dead")).unwrap();

@@ -13,7 +13,7 @@ const DIRECTORY: &str = "FFRFS_TEST_CACHE_WORKER";
 const BLOCKS: u64 = 12;
 /// A file in the cache's directory, made by the first worker that evicts a block.
 const EVICTED: &str = "evicted";
-/// For how long workers are killed at least, and at most where they do not get far.
+/// The least time for which workers are killed, and the most if they make little progress.
 const LEAST: Duration = Duration::from_secs(4);
 const MOST: Duration = Duration::from_mins(1);
 
@@ -21,8 +21,8 @@ fn the_object() -> crate::store::remote::Object {
     object("s3://bucket/killed", "\"1\"", (BLOCKS - 1) * BLOCK_BYTES + 12345)
 }
 
-/// The test below runs this in separate processes: reads, fetches and evicts at random until it is killed. Now and then
-/// it closes the entry, so that another process has it alone.
+/// The test below runs this in separate processes: reads, fetches and evicts at random until it is killed. Now and then it
+/// closes the entry, so that another process is the only user.
 #[test]
 fn a_worker_reads_fetches_and_evicts_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -94,8 +94,8 @@ fn has_entry(directory: &Path) -> bool {
     contents.list().is_ok_and(|listed| !listed.is_empty())
 }
 
-/// Kills workers for a while, and for longer if the cache has no entry yet, or what is wanted has
-/// not happened in its directory.
+/// Kills workers for a while, and goes on for longer while the cache has no entry, or `has_happened` is false for its
+/// directory.
 fn kill_workers(count: usize, has_happened: impl Fn(&Path) -> bool) -> TempDir {
     let directory = place();
     let mut random = Random::new(1);

@@ -53,7 +53,7 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A daemon, with the blocks that it is fetching.
+/// A daemon, and the blocks that it fetches at the moment.
 struct Daemon {
     entry: Arc<Entry>,
     _cache: Arc<Cache>,

@@ -1,4 +1,4 @@
-//! Single blocks of an open entry that make room for others: no byte of a hole is read, whoever reads meanwhile.
+//! Single blocks of an open entry that make room for others: no reader sees a byte of a hole meanwhile.
 
 use super::*;
 use crate::io::Reading;
@@ -47,7 +47,7 @@ fn evicted_blocks_give_their_room_to_the_blocks_that_they_were_evicted_for() {
     let directory = place();
     let cache = limited(&directory, 3);
     let entry = cache.entry(&the_object(), "").unwrap();
-    // A look in the background that meets a block on its way counts it twice, until the next one.
+    // A look in the background that meets a block on its way counts the block twice, until the next look.
     let filled = |block| {
         (0..1000).any(|_| {
             cache.room.look().unwrap();
@@ -68,7 +68,7 @@ fn evicted_blocks_give_their_room_to_the_blocks_that_they_were_evicted_for() {
     assert_eq!(cache.figures().replaced, 2);
     cache.room.look().unwrap();
     assert!(!entry.has_room() && on_disk() == before);
-    // What is not used is given back.
+    // Room that is not used is given back.
     drop(entry.replace(&[0]));
     assert!(entry.has_room() && fill(&entry, 1));
 }
@@ -112,8 +112,8 @@ fn blocks_that_another_daemon_may_read_or_that_are_pinned_or_fetched_stay() {
     assert!(entry.replace(&[2]).is_none() && has(&entry, 2));
 }
 
-/// Whether an eviction that meets a read of block 0 ends with it. On a busy machine the read may last longer than the
-/// eviction waits.
+/// Whether an eviction that meets a read of block 0 succeeds once the read ends. On a busy machine the read may last longer
+/// than the eviction waits.
 fn goes_when_its_read_has_ended(entry: &Entry) -> bool {
     let range = 0..BLOCK_BYTES;
     let reading = Reading::begin();
@@ -123,7 +123,7 @@ fn goes_when_its_read_has_ended(entry: &Entry) -> bool {
         while entry.is_known(0) && !evicting.is_finished() {
             std::thread::yield_now();
         }
-        // New reads find it absent, and this one finds its bytes.
+        // New reads find the block absent, and the read under way finds its bytes.
         let is_absent = !entry.is_present(&range) && matches!(entry.claim(0), Claim::Elsewhere);
         assert!(read(entry, range.clone()) == bytes(range.clone()));
         drop(reading);

@@ -177,7 +177,7 @@ fn readable(location: &Location, file: &Watched<Variables>) -> Result<Arc<Variab
     })
 }
 
-/// The environment, completed from the credentials file, for a look at what it names.
+/// The environment, completed from the credentials file, for a look at its variables.
 pub(in crate::store::remote) fn environment_of(
     location: &Location,
     options: &RemoteOptions,
@@ -206,7 +206,7 @@ fn completed(environment: &Environment, file: &[(String, String)]) -> Environmen
             _ => {}
         }
     }
-    // Kubernetes sets it with a slash at the end, to which another one would be added.
+    // Kubernetes sets this variable with a slash at the end, to which another one would be added.
     if let Some(host) = environment.first(&["AZURE_AUTHORITY_HOST"]).map(str::to_owned) {
         environment.set("AZURE_AUTHORITY_HOST", host.trim_end_matches('/'));
     }
@@ -245,7 +245,7 @@ fn credentials(
         let environment = completed(&environment, variables);
         of_environment(&location, &options, (&environment, &account))
     });
-    // Now, not with the first request: what cannot be used is refused before anything is mounted.
+    // Now, not with the first request: credentials that cannot be used are refused before the mount.
     provider.current()?;
     Ok(Credentials::new(Arc::new(provider), origin, ADVICE))
 }

@@ -152,7 +152,7 @@ impl WebStore for Gcs {
     }
 }
 
-/// The file with the identity; `usual`: also the one that `gcloud` writes.
+/// The file with the identity; `usual`: also the file that `gcloud` writes.
 fn key_file(
     location: &Location,
     options: &RemoteOptions,
@@ -165,7 +165,7 @@ fn key_file(
     given.or_else(|| usual_key(environment).filter(|_| usual))
 }
 
-/// What the file with the identity names: a file with a token, and URLs of services.
+/// The names in the file with the identity: a file with a token, and URLs of services.
 pub(in crate::store::remote) fn names_of_identity(
     location: &Location,
     options: &RemoteOptions,
@@ -177,7 +177,7 @@ pub(in crate::store::remote) fn names_of_identity(
     gcs_identity::names(&key)
 }
 
-/// Where `gcloud auth application-default login` writes, unless the environment names a service account.
+/// The file that `gcloud auth application-default login` writes, unless the environment names a service account.
 fn usual_key(environment: &Environment) -> Option<PathBuf> {
     if environment.starting_with("GOOGLE_SERVICE_ACCOUNT").next().is_some() {
         return None;
@@ -222,12 +222,12 @@ fn credentials(
             None => of_account(key),
         }
     });
-    // Now, not with the first request: what cannot be used is refused before anything is mounted.
+    // Now, not with the first request: credentials that cannot be used are refused before the mount.
     provider.current()?;
     Ok(Credentials::new(Arc::new(provider), origin, ADVICE))
 }
 
-/// The service account of a key, or without one what the environment or the metadata service of the machine gives.
+/// The provider for the service account of a key; without a key, for the environment or the metadata service of the machine.
 fn of_object_store(
     location: &Location,
     options: &RemoteOptions,

@@ -204,7 +204,7 @@ impl WebStore for HuggingFace {
                 format!("{tree}{}{folder}?recursive=true", utf8_percent_encode(commit, VALUE))
             }
         };
-        // Before the token goes there.
+        // Checked before the token goes there.
         let commit = url.strip_prefix(&tree).and_then(|rest| rest.split(['/', '?']).next());
         let commit =
             commit.ok_or_else(|| malformed(prefix, "the Hub's next page is on another server"))?;

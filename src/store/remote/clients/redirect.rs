@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// About as many redirections as browsers follow.
+/// The most redirections that are followed: about as many as browsers follow.
 const MOST_REDIRECTIONS: usize = 10;
 /// The maximum number of remembered targets, one per object.
 const MOST_TARGETS: usize = 100_000;
@@ -35,16 +35,16 @@ pub(super) struct Redirects {
 #[derive(Default)]
 struct Targets(Mutex<HashMap<String, Target>>);
 
-/// Where a URL was redirected to.
+/// The URL that another one was redirected to.
 #[derive(Clone, PartialEq, Eq)]
 struct Target {
     url: Url,
-    /// How often it has answered since then.
+    /// How often the target has answered since the redirection.
     answers: u64,
 }
 
-/// A request to a remembered target, which is forgotten if it does not answer: also if the request is given up, as one that hangs
-/// is. It stays if it has answered another request meanwhile, such as the hedge of this one.
+/// A request to a remembered target, which is forgotten if it does not answer: also if the request is given up because it
+/// hangs. The target stays if it has answered another request meanwhile, such as the hedge of this one.
 struct Trial {
     targets: Arc<Targets>,
     asked: Url,
@@ -73,7 +73,7 @@ impl Drop for Trial {
 /// A response for a range.
 pub(super) struct Answer {
     response: Response,
-    /// If it is of a remembered target.
+    /// The trial, if the response is of a remembered target.
     trial: Option<Trial>,
 }
 

@@ -183,7 +183,7 @@ fn secrets_of_one_server_do_not_go_to_another_and_an_expired_target_is_asked_for
 fn a_target_that_fails_or_hangs_is_forgotten() {
     let cut_off = answer("206", &[TAG, TAKEN, "Content-Length: 4"], "");
     for reply in [Some(answer("503", &[], "")), Some(cut_off), None] {
-        // Once it has answered the first request, it goes down.
+        // The server goes down once it has answered the first request.
         let down = Server::new(move |head| match (head.contains("bytes=0-0"), &reply) {
             (true, _) => answer("206", &[TAG, "Content-Range: bytes 0-0/10"], "a"),
             (false, Some(reply)) => reply.clone(),

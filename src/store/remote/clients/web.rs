@@ -149,7 +149,7 @@ fn build(
     certificates: &[Certificate],
     configure: impl Fn(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, StoreError> {
-    // Another part of the program may have installed it first, the same one.
+    // Another part of the program may have installed the same provider first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         let name = concat!("ffrfs/", env!("CARGO_PKG_VERSION"));

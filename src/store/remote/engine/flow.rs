@@ -102,7 +102,7 @@ impl Flow {
         }
     }
 
-    /// Notes a successful request of so many bytes, and its time to the first byte.
+    /// Notes a successful request of this many bytes, and its time to the first byte.
     pub(super) fn succeeded(self: &Arc<Self>, bytes: u64, first_byte: Duration) {
         self.lock().limit.succeeded(bytes, first_byte, Instant::now());
         self.grant();

@@ -21,7 +21,7 @@ const DEBT: f64 = 24.0;
 const LEAST_WAIT: f64 = 1.0;
 const LONGEST_WAIT: f64 = 1.5;
 const WAIT_POWER: i32 = 6;
-/// After the store has asked for fewer requests, none is hedged for this long.
+/// After the store has asked for fewer requests, no request is hedged for this long.
 const QUIET: Duration = Duration::from_secs(5);
 /// The number of response times that are remembered.
 const REMEMBERED: usize = 512;

@@ -3,7 +3,7 @@
 use super::Sink;
 use bytes::Bytes;
 
-/// The bytes of a response, of which no more are held than have come.
+/// The bytes of a response: memory is taken only for bytes that have come.
 #[derive(Default)]
 pub(in crate::store::remote) struct Joined {
     bytes: Vec<u8>,

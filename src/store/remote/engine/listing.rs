@@ -47,7 +47,7 @@ impl Engine {
             let mut steps = Steps::new();
             steps.note_sent();
             let page = match timeout(self.timeout, pages.next()).await {
-                // The last page has come: nothing was sent.
+                // The last page has come: no request was sent.
                 Ok(None) => return Ok(objects),
                 Ok(Some(page)) => page,
                 Err(_) => Err(self.silence_of(prefix)),

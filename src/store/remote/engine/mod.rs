@@ -31,7 +31,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The pause between two questions whether a slow request may be hedged.
 const HEDGE_PAUSE: Duration = Duration::from_millis(1);
-/// A body must bring so many bytes while it is waited for as long as the timeout: another connection is likely to be faster.
+/// The least bytes that a body must bring while it is waited for as long as the timeout: another connection is likely to be
+/// faster.
 const LEAST_BYTES: u64 = 1 << 10;
 
 /// Sends requests.
@@ -56,7 +57,7 @@ pub(super) struct Get<'a> {
     pub(super) range: Range<u64>,
     /// Whether a reader waits for the range; may be set later.
     pub(super) is_urgent: &'a Arc<AtomicBool>,
-    /// Why the range is fetched.
+    /// The reason why the range is fetched.
     pub(super) cause: Cause,
 }
 
@@ -82,7 +83,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What a body has brought since its pace was judged last, and how long it was waited for.
+/// The bytes that a body has brought since its pace was judged last, and how long it was waited for.
 #[derive(Default)]
 struct Pace {
     bytes: u64,
@@ -90,7 +91,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes the next bytes of a body, which were waited for so long; each `window` must bring some.
+    /// Notes the next bytes of a body, which were waited for this long; each `window` must bring some bytes.
     fn is_too_slow(&mut self, bytes: u64, waited: Duration, window: Duration) -> bool {
         self.bytes += bytes;
         self.waited += waited;

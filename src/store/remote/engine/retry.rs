@@ -10,8 +10,8 @@ const MAX_RETRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum of any pause, unless the store asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// A request is not retried later than this, but once if it has not failed since bytes last came: a machine that was suspended,
-/// or stood still, finds its time over when it goes on.
+/// The time after which a request is not retried, but once if it has not failed since bytes last came: a machine that was
+/// suspended, or stood still, finds the time over when it goes on.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// The failures of one request.
@@ -20,7 +20,7 @@ pub(super) struct Retries {
     /// Failures since bytes last came.
     failures: u32,
     attempts: u32,
-    /// Whether it was sent again although its time was over.
+    /// Whether the request was sent again although its time was over.
     was_late: bool,
 }
 

@@ -104,10 +104,10 @@ fn message(error: &HdfsError) -> String {
     }
 }
 
-/// What to do without a valid ticket.
+/// Advice without a valid ticket.
 const ADVICE: &str =
     "; run kinit, or name a keytab or a ticket cache with the option `credentials`";
-/// What to do if this side does not know that Kerberos is used.
+/// Advice if this side does not know that Kerberos is used.
 const SETTINGS: &str = ", HADOOP_CONF_DIR must name the cluster's configuration, or the option \
                         `credentials` a keytab or a ticket cache";
 /// A static program loads no library, installed or not.
@@ -119,7 +119,7 @@ const NO_LIBRARY: &str = if cfg!(target_feature = "crt-static") {
      (Debian, Ubuntu) or krb5-libs (Fedora, RHEL)"
 };
 
-/// The words of the Kerberos library, without the general ones before them.
+/// The words of the Kerberos library, without the general words before them.
 fn of_kerberos(said: &str) -> String {
     let said = first_line(said);
     let general = [

@@ -7,7 +7,7 @@ use hdfs_native::client::FileStatus;
 
 /// The directories that are being listed, the innermost last, each with its remaining entries.
 type Levels = Vec<std::vec::IntoIter<FileStatus>>;
-/// The directory that is read next (`None`: the one that the prefix names) and those around it; `None` at the end.
+/// The directory that is read next (`None` for the one that the prefix names) and those around it; `None` at the end.
 type Rest = Option<(Option<String>, Levels)>;
 
 /// All files whose keys begin with that of `prefix`. Each directory is read when the listing reaches it; an item has the
@@ -57,7 +57,7 @@ async fn first_level(
     Ok(found)
 }
 
-/// The entries of a directory, in order; none if it does not exist, or no longer.
+/// The entries of a directory, in order; empty if the directory does not exist, or no longer.
 async fn directory(
     name_node: &NameNode,
     prefix: &Location,

@@ -141,7 +141,7 @@ impl NameNode {
 
     /// The settings that all clients share.
     fn builder(&self) -> ClientBuilder {
-        // A silent DataNode is given up after at most twice that time, before the caller gives up: the client then
+        // A silent DataNode is given up after at most twice the socket timeout, before the caller gives up: the client then
         // takes another replica, and remembers it.
         let socket_timeout = (self.timeout / 3).as_millis().max(1).to_string();
         let mut config = vec![

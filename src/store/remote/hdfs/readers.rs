@@ -1,9 +1,9 @@
 //! Readers of files, each for one version of a file.
 //!
-//! A reader has the list of its file's blocks, and a block never changes: an overwritten file has other blocks, and the
-//! old blocks give the old bytes or, soon, none. So no response mixes two versions. A changed file shows in its length
-//! and modification time, which are compared after a reader has got its blocks, and while it is used, at most once
-//! every [`LOOK_INTERVAL`].
+//! A reader has the list of its file's blocks, and a block never changes: an overwritten file has other blocks, and the old
+//! blocks give the old bytes or, soon, no bytes. So no response mixes two versions. A changed file shows in its length and
+//! modification time, which are compared after a reader has got its blocks, and while it is used, at most once every
+//! [`LOOK_INTERVAL`].
 //!
 //! A reader never retries a failed DataNode, learns where blocks have moved, or renews its access tokens. So it is
 //! reopened after an error, and after [`MAX_AGE`].

@@ -1,4 +1,4 @@
-//! Decides for each byte that a reader waits for which source it comes from, and how much around it is fetched. Imports
+//! Decides for each byte that a reader waits for which source it comes from, and how many bytes around it are fetched. Imports
 //! the cache, the engine and the flights.
 
 use super::flights::{Begun, CHUNK_BYTES, Ending, Flights, Share, around, fail, split};
@@ -43,7 +43,7 @@ pub(in crate::store::remote) struct Fetcher {
     failures: Mutex<Vec<(Range<u64>, Instant, StoreError)>>,
 }
 
-/// Where the bytes for one reader come from, apart from fetches in flight.
+/// The sources of the bytes for one reader, apart from fetches in flight.
 #[derive(Default)]
 struct Sources {
     /// Present in the cache's file.
@@ -88,8 +88,8 @@ impl Fetcher {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a range cannot be read: the version is gone, or a fetch of these bytes has just failed. Without this, a
-    /// follower of the failed read, or the kernel's retry, would wait for as long again.
+    /// The error of a range that cannot be read: the version is gone, or a fetch of these bytes has just failed. Without this,
+    /// a follower of the failed read, or the kernel's retry, would wait for as long again.
     pub(super) fn refused(&self, range: &Range<u64>) -> Option<StoreError> {
         if let Some(gone) = self.gone.get() {
             return Some(gone.clone());
@@ -384,7 +384,7 @@ impl Fetcher {
         stream.keeper.finish().await;
         let (shares, passed) = self.lock().end(number);
         match fetched {
-            // A reader may have joined when nobody else wanted the rest, which was not fetched then.
+            // A reader may have joined when no other one wanted the rest, which was not fetched then.
             Ok(()) => {
                 let cause = begun.cause_now(cause);
                 shares.into_iter().chain(passed).for_each(|share| self.bring_later(share, cause));

@@ -27,8 +27,8 @@ pub(super) struct Flights {
     passed: Vec<Share>,
     /// Announced chunks.
     pub(super) announced: HashSet<u64>,
-    /// Of chunks that another daemon has fetched for too long: the first byte of the block that was waited for. They are read
-    /// past the cache while it holds that block.
+    /// Chunks that another daemon has fetched for too long, with the first byte of the block that was waited for. They are read
+    /// past the cache while that daemon holds the block.
     abandoned: HashMap<u64, u64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Why those wait who wait at the end of a fetch that was begun for `cause`: a reader may have joined.
+    /// The cause of the readers that wait at the end of a fetch that was begun for `cause`: a reader may have joined.
     pub(super) fn cause_now(&self, cause: Cause) -> Cause {
         let is_urgent = self.is_urgent.load(Ordering::Relaxed);
         if is_urgent && !cause.is_urgent() { Cause::Demand } else { cause }
@@ -106,8 +106,8 @@ impl Flights {
         self.abandoned.insert(part.start / CHUNK_BYTES, part.start - part.start % BLOCK_BYTES);
     }
 
-    /// Whether a reader does not wait for the daemon that fetches `part`: one has fetched this chunk for too long, and still holds
-    /// the block that was waited for then. Fills wait on.
+    /// Whether a reader does not wait for the daemon that fetches `part`: a daemon has fetched this chunk for too long, and
+    /// still holds the block that was waited for then. Fills wait on.
     pub(super) fn is_abandoned(
         &mut self,
         waiting: &Waiting,
@@ -174,8 +174,8 @@ impl Flights {
     }
 }
 
-/// A fetch that ends when this is dropped. If it has not ended before, as one that panics, those that wait for it get an
-/// error.
+/// A fetch that ends when the value is dropped. If it has not ended before, as when it panics, the readers that wait for it get
+/// an error.
 pub(super) struct Ending<'a> {
     pub(super) flights: &'a Mutex<Flights>,
     pub(super) number: u64,

@@ -18,7 +18,7 @@ pub(super) struct Keeper {
     published: Published,
     batch: Vec<(u64, Bytes)>,
     batch_bytes: u64,
-    /// `None` while a thread writes the blocks, or if the cache takes none.
+    /// `None` while a thread writes the blocks, or if the cache takes no blocks.
     blocks: Option<VecDeque<Fetching>>,
     writing: Option<JoinHandle<VecDeque<Fetching>>>,
 }

@@ -31,13 +31,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Handle;
 use waiting::Waiting;
 
-/// The minimum that is fetched to open a container without a cache.
+/// The least bytes that are fetched to open a container without a cache.
 const OPENING_BYTES: u64 = 256 << 10;
 /// A read that skips at most this much after the last one counts as sequential.
 const SKIPPED_BYTES: u64 = 1 << 20;
 /// After this many sequential reads, more of them are expected.
 const SEQUENTIAL_READS: u64 = 2;
-/// How far ahead a container is fetched that is scanned to open it.
+/// How many chunks ahead a container is fetched that is scanned to open it.
 const SCAN_CHUNKS: u64 = 16;
 
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -240,7 +240,7 @@ impl Remote for RemoteObject {
 
     fn distrust(&self, range: Range<u64>) -> bool {
         let Some(entry) = &self.fetcher.entry else { return false };
-        // Also what is absent: another reader of the same bytes may have been faster.
+        // Also absent blocks: another reader of the same bytes may have been faster.
         for block in range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) {
             entry.invalidate(block);
         }

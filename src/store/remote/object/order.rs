@@ -1,17 +1,17 @@
 //! The order in which cached objects will be read, as far as it is announced, and the rule by which a block takes the
 //! place of another in a full cache. Imports the size of a block and the place of a read.
 //!
-//! A cache that never evicts keeps what it took first, which is right for epochs: each reads everything once. A block
-//! takes the place of another one only if what is announced pays for that: it is fetched once as a whole instead of
-//! sample by sample, and the evicted block may have to be fetched once more. So
+//! A cache that never evicts keeps what it took first, which is right for epochs: each reads everything once. A block takes the
+//! place of another one only if its announced reads pay for that: it is fetched once as a whole instead of sample by sample,
+//! and the evicted block may have to be fetched once more. So
 //!
 //! - the announced reads of the block must save as many bytes as both; reads of the same sample that follow each other so
 //!   soon that memory serves them count once;
-//! - the evicted block must have been announced, too: of others nobody knows when they are needed;
+//! - the evicted block must have been announced, too: of others it is not known when they are needed;
 //! - it must have no announced read left, or only reads after those by which the block has saved as much.
 //!
-//! Of blocks that are read to the end, the one goes that was read last: if the order repeats, it is needed last. An order
-//! that is announced in pieces may still return to what was evicted: then that is fetched again.
+//! Of blocks whose announced reads have been made, the one that was read last is evicted: if the order repeats, it is needed
+//! last. An order that is announced in pieces may still return to an evicted block, which is then fetched again.
 
 use crate::store::Place;
 use crate::store::cache::BLOCK_BYTES;
@@ -65,7 +65,7 @@ pub(super) struct Order {
     next: BTreeSet<(u32, BlockId)>,
     /// Cached blocks whose announced reads have all been made, by the time of the last.
     spent: BTreeMap<u64, BlockId>,
-    /// The keys of these blocks there.
+    /// The keys of these blocks in `spent`.
     spent_at: HashMap<BlockId, u64>,
     spents: u64,
     /// Reads with lower numbers have been made.
@@ -171,7 +171,8 @@ impl Order {
         }
     }
 
-    /// The bytes that each announced read of a block would fetch alone, in order. A read of what memory holds fetches none.
+    /// The bytes that each announced read of a block would fetch alone, in order. A read of bytes that memory holds fetches
+    /// none.
     fn reads(&self, id: BlockId) -> Vec<(u32, u64)> {
         let uses = self.left.get(&id);
         let mut reads: Vec<Use> =
@@ -244,8 +245,8 @@ impl Order {
     }
 }
 
-/// What a block of `bytes` bytes has to save in the place of another one of which `again` bytes are fetched again. Some of
-/// a block may belong to no sample.
+/// The bytes that a block of `bytes` bytes has to save in the place of another one of which `again` bytes are fetched again.
+/// Some bytes of a block may belong to no sample.
 fn price(bytes: u64, again: u64) -> u64 {
     bytes - bytes / 10 + again
 }

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
-/// After an attempt that has evicted nothing, the next one is made this much later.
+/// The pause after an attempt that has evicted no block.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same, if no block was found that may be evicted.
+/// The pause if no block was found that may be evicted.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// For how long an object is left alone of which nothing could be evicted: it is pinned, another process has it open, or
-/// a read of it takes long.
+/// How long an object of which no block could be evicted is left alone: it is pinned, another process has it open, or a read of
+/// it takes long.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 /// The announced reads of all cached objects of a process.
@@ -33,7 +33,7 @@ struct State {
     entries: HashMap<u64, Weak<Entry>>,
     /// No attempt is made before this time.
     paused_until: Option<Instant>,
-    /// When nothing could be evicted of an object.
+    /// The objects of which no block could be evicted, and when.
     refused: HashMap<u64, Instant>,
 }
 
@@ -116,7 +116,7 @@ impl ReplacingObject {
         BLOCK_BYTES.min(self.length_bytes.saturating_sub(block * BLOCK_BYTES))
     }
 
-    /// Makes room for those blocks `around` a read that are worth the places of others, if one that the read `needs` is.
+    /// Makes room for those blocks `around` a read that are worth the places of others, if one of the `needed` blocks is.
     pub(super) async fn replace(
         &self,
         needed: Range<u64>,
@@ -139,7 +139,7 @@ impl ReplacingObject {
         Some(Replaced { blocks, freed, turn })
     }
 
-    /// Those of the blocks that may be worth the places of others. None if the first is not.
+    /// The blocks that may be worth the places of others. Empty if the first one is not.
     fn worthy(&self, mut blocks: Vec<u64>) -> Vec<u64> {
         let state = self.all.lock();
         let is_worthy = |block: &u64| {

@@ -17,7 +17,7 @@ pub(super) struct Waiting {
 }
 
 struct State {
-    /// By their offsets; they do not overlap.
+    /// The pieces by their offsets; they do not overlap.
     pieces: BTreeMap<u64, Bytes>,
     missing_bytes: u64,
     /// `None` once the wait has ended.

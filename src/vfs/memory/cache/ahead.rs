@@ -1,5 +1,5 @@
-//! Intervals that were decoded ahead. They are held beside what readers leave over, so that what was used does not push
-//! out what will be: until a reader asks for them, or until they are given up.
+//! Intervals that were decoded ahead. They are held beside the entries that readers leave over, so that used intervals do
+//! not push out those that will be used: until a reader asks for them, or until they are given up.
 
 use super::*;
 
@@ -11,8 +11,8 @@ impl SampleCache {
         (!shard.has(key)).then(|| self.lead_in(&mut shard, key, false))
     }
 
-    /// Room for what is fetched or decoded ahead: for an interval, or for a read of samples, with `key` the first one's. Blocks
-    /// and what readers have left over make it, if that is enough; what else was fetched or decoded ahead does not.
+    /// Room for bytes that are fetched or decoded ahead: for an interval, or for a read of samples, with the first one's `key`.
+    /// Blocks and left-over entries make room, if that is enough; other samples and intervals ahead do not.
     pub(in crate::vfs) fn room_ahead(&self, key: CacheKey, bytes: u64) -> Option<Reservation> {
         let room = self.budget.reserve(bytes);
         room.or_else(|| {
@@ -20,19 +20,19 @@ impl SampleCache {
         })
     }
 
-    /// Whether evicting makes so much room: what else holds memory keeps it.
+    /// Whether evicting makes room for `bytes` bytes: holders other than blocks and entries keep their memory.
     fn can_make_room(&self, bytes: u64) -> bool {
         let evictable = self.evictable.all.load(Ordering::Relaxed) + self.blocks.held_bytes();
         let kept = self.budget.held_bytes().saturating_sub(evictable);
         kept.saturating_add(bytes) <= self.budget.cap_bytes()
     }
 
-    /// Whether nobody need fetch a key.
+    /// Whether no read need fetch a key.
     pub(in crate::vfs) fn has(&self, key: CacheKey) -> bool {
         self.shard(key).has(key)
     }
 
-    /// Takes an interval that was decoded ahead, of which `bytes` are read now, to what readers leave over.
+    /// Moves an interval that was decoded ahead, of which `bytes` are read now, to the entries that readers leave over.
     pub(super) fn take_ahead(
         &self,
         shard: &mut Shard,
@@ -49,7 +49,7 @@ impl SampleCache {
         Some(cached)
     }
 
-    /// Drops an interval that was decoded ahead, if nobody has asked for it.
+    /// Drops an interval that was decoded ahead, if no reader has asked for it.
     pub(in crate::vfs) fn give_up(&self, key: CacheKey) {
         let unused = self.shard(key).ahead.remove(&key);
         self.ahead_unused.fetch_add(u64::from(unused.is_some()), Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl SampleCache {
         any.map(|key| self.give_up(key)).is_some()
     }
 
-    /// Room for what was asked for, where intervals that were decoded ahead lie.
+    /// Room for bytes that were asked for: intervals that were decoded ahead make it.
     pub(super) fn reserve_of_ahead(&self, bytes: u64) -> Option<Reservation> {
         if bytes > self.budget.cap_bytes() {
             return None;
@@ -79,7 +79,7 @@ impl SampleCache {
 }
 
 impl Leader {
-    /// Holds what was decoded ahead. The read is still in flight: it ends when the leader is dropped.
+    /// Holds an interval that was decoded ahead. The read is still in flight: it ends when the leader is dropped.
     pub(in crate::vfs) fn hold(&self, verified: Arc<Verified>, rights: Rights) {
         self.cache.shard(self.key).ahead.insert(self.key, DecodedAhead { verified, rights });
     }

@@ -2,31 +2,31 @@
 
 use std::hash::{Hash, Hasher};
 
-/// What an entry or an in-flight read is of.
+/// The key of an entry or an in-flight read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::vfs) enum CacheKey {
     /// A sample, by number.
     Sample(u64),
-    /// The turn to decode a large sample at once, which only one read has at a time. Nothing is cached.
+    /// The turn to decode a large sample at once, which only one read has at a time. No entry has this key.
     DecodeTurn,
     /// A decoded interval of a sample.
     Interval {
         /// The id of the sample's [`Checkpoints`].
         checkpoints: u64,
-        /// The interval, from 0.
+        /// The interval's number, from 0.
         number: u32,
     },
     /// A decoded interval of a compressed container.
     ContainerInterval {
-        /// The container, from 0.
+        /// The container's number, from 0.
         container: u32,
-        /// The interval, from 0.
+        /// The interval's number, from 0.
         number: u64,
     },
 }
 
 impl CacheKey {
-    /// The stream of an interval, by its first one, and the interval's number.
+    /// The stream of an interval, as the key of its first interval, and the interval's number.
     pub(in crate::vfs) fn in_stream(self) -> (Self, u64) {
         let number = match self {
             CacheKey::Interval { number, .. } => u64::from(number),
@@ -36,7 +36,7 @@ impl CacheKey {
         (self.interval(0), number)
     }
 
-    /// Another interval of the same stream.
+    /// The key of another interval of the same stream.
     pub(in crate::vfs) fn interval(self, number: u64) -> Self {
         match self {
             CacheKey::Interval { checkpoints, .. } => CacheKey::Interval {
@@ -50,7 +50,7 @@ impl CacheKey {
         }
     }
 
-    /// As one number: keys that are often in use together have different ones.
+    /// The key as one number: keys that are often in use together have different numbers.
     pub(super) fn spread(&self) -> u64 {
         match *self {
             CacheKey::Sample(sample) => sample,

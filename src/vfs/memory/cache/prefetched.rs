@@ -1,25 +1,25 @@
-//! Prefetched samples that are read, and announced ones that readers have left after a part of them.
+//! Prefetched samples that are read, and announced samples that readers have left after a part of them.
 
 use super::*;
-// Nothing depends on their order with others: the models need not try it.
+// No code depends on the order of these atomics with others: the models need not try it.
 use std::sync::atomic::AtomicU64 as Counter;
 
-/// So many readers may be in the midst of samples at a time, however few the memory holds: each comes back before as many
-/// others were begun.
+/// The readers that may be in the midst of samples at a time, however few samples the memory holds: each reader comes back
+/// before as many other samples were begun.
 const LEAST_AGE: u64 = 32;
 
-/// How far readers have come in what is announced.
+/// How far readers have come in the announced samples.
 #[derive(Default)]
 pub(super) struct Turnover {
-    /// Announced samples of which something was read; and any others, while those lack room.
+    /// The number of announced samples of which a part was read; and of any other samples, while announced ones lack room.
     begun: Counter,
-    /// When `begun` is this much, there may be samples that were left.
+    /// The value of `begun` from which on there may be samples that were left.
     look_at: Counter,
 }
 
 impl SampleCache {
-    /// Announced samples that readers have left after a part of them. Since that was read, half as many others were begun as
-    /// are held: who reads a sample in several requests, beside other readers, comes back sooner.
+    /// Announced samples that readers have left after a part of them. Since that part was read, half as many other samples
+    /// were begun as are held: a reader of several requests for a sample, beside other readers, comes back sooner.
     pub(in crate::vfs) fn left_in_part(&self) -> Vec<u64> {
         if !self.may_be_left() {
             return Vec::new();
@@ -42,12 +42,12 @@ impl SampleCache {
         begun_ones.into_iter().map(|(_, sample)| sample).collect()
     }
 
-    /// A sample was begun that is not here.
+    /// Notes that a sample was begun that is not here.
     pub(in crate::vfs) fn another_is_begun(&self) {
         self.turnover.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Announced samples were dropped: those that come may be of another size.
+    /// Makes the next look for left samples due: announced ones were dropped, and those that come may be of another size.
     pub(in crate::vfs) fn look_for_left_anew(&self) {
         self.turnover.look_at.store(0, Ordering::Relaxed);
     }

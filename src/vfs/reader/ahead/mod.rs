@@ -1,9 +1,9 @@
-//! Intervals of streams that are read in order are decoded ahead of their readers, on threads that serve none.
+//! Intervals of streams that are read in order are decoded ahead of their readers, on threads that serve no reader.
 //!
-//! Decides what to decode and holds what was decoded; threads of the transport fetch and decode ([`Ahead::next`],
-//! [`Ahead::decode`]). An interval is one in-flight read, whether it is decoded ahead or for a reader: who comes late
-//! follows. It is begun only with a spare turn, so that a reader that must decode never waits for one, and
-//! with room for the result, a quarter of the memory at most for all that is ahead. What fails is left to its reader.
+//! Decides which intervals to decode and holds the decoded ones; threads of the transport fetch and decode ([`Ahead::next`],
+//! [`Ahead::decode`]). An interval is one in-flight read, whether it is decoded ahead or for a reader: a reader that comes late
+//! follows. It is begun only with a spare turn, so that a reader that must decode never waits for one, and with room for
+//! the result, a quarter of the memory at most for all intervals ahead. An interval that fails is left to its reader.
 
 mod runs;
 
@@ -25,31 +25,31 @@ use std::time::{Duration, Instant};
 
 pub(super) use runs::Seen;
 
-/// So much of the memory may hold what is ahead of all readers.
+/// The intervals ahead of all readers may take the memory of the cache divided by this.
 const SHARE: u64 = 4;
-/// A run that has not gone on for so long makes room for others.
+/// The time after which a run that has not gone on makes room for other runs.
 const SHORT_PATIENCE: Duration = Duration::from_millis(250);
-/// So many that nobody will ask for may wait to be dropped.
+/// The foreseen intervals that may wait to be dropped though no reader will ask for them.
 const FEW: usize = 64;
 
-/// Decodes ahead.
+/// Decodes intervals ahead of their readers.
 pub struct Ahead {
     samples: Arc<Samples>,
     memory: Arc<Memory>,
     trace: Arc<Trace>,
-    /// What may be held of what is ahead.
+    /// The budget of the intervals ahead.
     window: Budget,
     state: Mutex<State>,
-    /// Called when there is something to do.
+    /// The function to call when there is an interval to decode.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
 struct State {
     runs: Runs,
-    /// What was not begun yet, in the order of being foreseen.
+    /// The intervals that were not begun yet, in the order of being foreseen.
     foreseen: VecDeque<Foreseen>,
-    /// How many of these there were when those were dropped last that nobody will ask for.
+    /// The length of `foreseen` when intervals that no reader will ask for were dropped last.
     looked_at: usize,
 }
 
@@ -60,7 +60,7 @@ struct Foreseen {
     located: Located,
 }
 
-/// An interval to decode ahead. Owned by whoever does it; dropped, it ends the in-flight read that it leads.
+/// An interval to decode ahead. Owned by the thread that decodes it; dropped, it ends the in-flight read that it leads.
 pub struct DecodeAhead {
     key: CacheKey,
     source: IntervalSource,
@@ -68,18 +68,18 @@ pub struct DecodeAhead {
     span: Span,
     since: Instant,
     rights: Rights,
-    // In this order: who follows goes on before another one has the turn.
+    // In this order: followers go on before another task has the turn.
     leader: Leader,
     turn: Turn,
 }
 
 impl DecodeAhead {
-    /// What to fetch.
+    /// The range to fetch, and the memory for it.
     pub fn span(&mut self) -> &mut Span {
         &mut self.span
     }
 
-    /// Offers memory to fetch into. It is taken if it is no more than the turn stands for.
+    /// Offers memory to fetch into. The memory is taken if it is no larger than the turn stands for.
     pub fn lend(&mut self, memory: Buffer) {
         if memory.capacity() <= 2 * self.span.length() {
             self.span.put_buffer(memory);
@@ -93,7 +93,7 @@ impl Ahead {
         Self { samples, memory, trace, window, state, waker }
     }
 
-    /// Calls `waker` whenever [`Ahead::next`] may have something new.
+    /// Calls `waker` whenever [`Ahead::next`] may have a new interval.
     pub fn when_there_is_something(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.set(Box::new(waker));
     }
@@ -136,7 +136,7 @@ impl Ahead {
         }
     }
 
-    /// What is spooled is decoded.
+    /// Whether decoding ahead helps: spooled intervals are decoded already.
     fn is_worthwhile(source: &IntervalSource) -> bool {
         match source {
             IntervalSource::Sample(checkpoints) => checkpoints.spool().is_none(),
@@ -144,7 +144,7 @@ impl Ahead {
         }
     }
 
-    /// The last interval that the readers of a stream can come to: of the sample, until they have gone from one to another.
+    /// The last interval that readers of a stream can come to: that of the sample, until they have gone into another sample.
     fn last_interval(
         &self,
         source: &IntervalSource,
@@ -161,7 +161,7 @@ impl Ahead {
                 let end = match (has_crossed, is_nested && stream.is_some()) {
                     (false, _) => sample_end,
                     (true, false) => return u64::MAX,
-                    // Behind its samples lie others, of the container that it is in.
+                    // Behind the samples of a nested container lie samples of the container that it is in.
                     (true, true) => {
                         let last = container.piece(container.len().saturating_sub(1), 0);
                         let end = last
@@ -178,11 +178,11 @@ impl Ahead {
         }
     }
 
-    /// Drops what nobody will ask for, once nothing is locked.
+    /// Unlocks the state, then drops the intervals that no reader will ask for.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let given_up = state.runs.take_given_up();
         let State { runs, foreseen, looked_at } = &mut *state;
-        // With many columns, a look at all for each page would take longer than the page.
+        // With many columns, a look at all foreseen intervals for each page would take longer than the page.
         if !given_up.is_empty() && foreseen.len() > *looked_at * 2 + FEW {
             foreseen.retain(|foreseen| runs.awaits(foreseen.key));
             *looked_at = foreseen.len();
@@ -191,7 +191,7 @@ impl Ahead {
         given_up.into_iter().for_each(|key| self.memory.cache().give_up(key));
     }
 
-    /// What to decode next; `None` if nothing is to be, or there is no room or no spare turn for it now.
+    /// The next interval to decode; `None` if no interval is due, or there is no room or no spare turn for it now.
     pub fn next(&self) -> Option<DecodeAhead> {
         self.end_idle(PATIENCE, None);
         loop {
@@ -226,7 +226,7 @@ impl Ahead {
         if decoded_bytes > self.window.cap_bytes() {
             return Begun::NotNeeded;
         }
-        // Nothing makes room for what is there.
+        // No room is made for an interval that is there already.
         if self.memory.cache().has(foreseen.key) {
             return Begun::NotNeeded;
         }
@@ -244,7 +244,7 @@ impl Ahead {
             return Begun::NoRoom(Foreseen { key, source, located });
         };
         let Some(leader) = self.memory.cache().lead_ahead(key) else { return Begun::NotNeeded };
-        // Its reader may have come, decoded it and left while room was made. A reader is observed before it leads.
+        // A reader may have come, decoded the interval and left while room was made. A reader is observed before it leads.
         if !self.lock().runs.awaits(key) {
             return Begun::NotNeeded;
         }
@@ -260,8 +260,8 @@ impl Ahead {
         self.unlock(state);
     }
 
-    /// Decodes what was fetched, or not, and lets those go on who wait for it. Gives the memory that it was fetched into,
-    /// for the next one: new pages cost a fault each.
+    /// Decodes an interval, if it was fetched, and lets the reads go on that wait for it. Gives the memory that the interval
+    /// was fetched into, for the next interval: new pages cost a fault each.
     pub fn decode(&self, decode: DecodeAhead, fetched: Result<(), ReadError>) -> Buffer {
         let DecodeAhead { key, source, located, mut span, since, rights, leader, turn } = decode;
         let mut traced = self.trace.begin_ahead(&span, None, 0, since);
@@ -280,12 +280,12 @@ impl Ahead {
         stats.interval_decoded(true);
         let memory = span.swap_buffer(Buffer::empty());
         let outcome = decoded.as_ref().map(|_| bytes).map_err(|_| Errno::EIO);
-        // Its reader finds a fault once more, and says of which sample.
+        // The interval's reader finds a fault once more, and says of which sample.
         if let Ok(decoded) = decoded {
             let decoded = Arc::new(decoded);
             let state = self.lock();
             if state.runs.holds(key) {
-                // With its run locked: who ends that finds it.
+                // While the runs are locked: the thread that ends the run of this interval then finds it.
                 leader.hold(decoded, rights);
                 drop(state);
                 drop(leader);
@@ -309,21 +309,21 @@ impl Ahead {
         self.unlock(state);
     }
 
-    /// How long a thread that has nothing to decode waits, at most, before it calls [`Ahead::next`] again: what is held for
-    /// readers that have gone is dropped then. `None`: nothing is held.
+    /// The longest time that a thread without work waits before it calls [`Ahead::next`] again: intervals that are held for
+    /// readers that have gone are dropped then. `None` if no interval is held.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         self.lock().runs.are_ahead().then_some(PATIENCE)
     }
 }
 
-/// Memory is given in pages.
+/// The size of a page: memory is given in pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// What became of an attempt to begin.
+/// The result of an attempt to begin an interval.
 enum Begun {
     Lead(Box<DecodeAhead>),
-    /// It is there, or on its way, or too large.
+    /// The interval is there, or on its way, or too large, or its reader has passed it.
     NotNeeded,
     NoRoom(Foreseen),
 }

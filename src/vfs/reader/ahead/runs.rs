@@ -1,46 +1,46 @@
-//! Streams that are read in order, and which of their intervals will be asked for next. Only what was read counts: a run
-//! goes on where its next bytes are asked for, wherever they came from.
+//! Streams that are read in order, and the intervals of them that will be asked for next. Only reads count: a run goes on
+//! where its next bytes are asked for, wherever the bytes came from.
 
 use crate::vfs::memory::cache::CacheKey;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// So many runs are remembered; the one that went on longest ago makes room.
+/// The number of runs that are remembered; the run that went on longest ago makes room.
 const RUNS: usize = 16;
-/// What may lie between two reads of a run: headers, padding, a small file that is passed over.
+/// The most bytes between two reads of a run: headers, padding, a small file that is passed over.
 const GAP_BYTES: u64 = 256 << 10;
-/// How far behind its front a run may be read: requests and readers overtake one another.
+/// The most bytes behind its front at which a run may be read: requests and readers overtake one another.
 const TAIL_BYTES: u64 = 8 << 20;
-/// So much, and an interval at least, is read in order before anything is decoded ahead.
+/// The bytes that are read in order, an interval at least, before an interval is decoded ahead.
 const PROOF_BYTES: u64 = 4 << 20;
-/// Small intervals, such as pages and chunks, count as one until they have [`PROOF_BYTES`] together, but no more than so many: one
-/// alone would be read before the next is begun.
+/// The most small intervals, such as pages and chunks, that count as one, with up to [`PROOF_BYTES`] together: one alone would
+/// be read before the next is begun.
 const MOST_AS_ONE: u64 = 16;
-/// A run that has not gone on for so long has ended.
+/// The time after which a run that has not gone on has ended.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The runs that are going on, the one that went on longest ago first.
 #[derive(Default)]
 pub(super) struct Runs {
     runs: Vec<Run>,
-    /// Intervals that were to be decoded ahead, and that nobody will ask for.
+    /// Intervals that were to be decoded ahead, and that no reader will ask for.
     given_up: Vec<CacheKey>,
 }
 
 /// A part of a stream that was read in order.
 struct Run {
     stream: CacheKey,
-    /// Which decoded bytes.
+    /// The decoded bytes that were read.
     read: Range<u64>,
-    /// The interval that they end in.
+    /// The interval that `read` ends in.
     number: u64,
-    /// The sample that was read last, and whether it is another one than the first.
+    /// The sample that was read last, and whether the run has gone from one sample into another.
     sample: u64,
     has_crossed: bool,
     /// No interval from this one on was given out to be decoded ahead.
     next: u64,
-    /// Those that were given out and are not passed, in order.
+    /// The intervals that were given out and are not passed, in order.
     ahead: VecDeque<u64>,
     went_on: Instant,
 }
@@ -49,20 +49,20 @@ struct Run {
 pub(in crate::vfs::reader) struct Seen {
     /// The interval.
     pub(in crate::vfs::reader) key: CacheKey,
-    /// Its length.
+    /// The decoded length of the interval.
     pub(in crate::vfs::reader) interval_bytes: u64,
-    /// Which decoded bytes of the stream were asked for, as they follow each other in order.
+    /// The decoded bytes of the stream that were asked for, as they follow each other in order.
     pub(in crate::vfs::reader) read: Range<u64>,
-    /// Of which sample.
+    /// The sample that was read.
     pub(in crate::vfs::reader) sample: u64,
-    /// The last interval that follows.
+    /// The last interval that follows in order.
     pub(in crate::vfs::reader) last: u64,
 }
 
-/// What may be ahead of a run.
+/// The most intervals that may be ahead of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Most {
-    /// Large intervals, or small ones that count as one.
+    /// The number of large intervals, or of groups of small ones that count as one.
     pub(super) at_once: u64,
     pub(super) bytes: u64,
 }
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// How many intervals are decoded ahead of it: 1, 2, 4 … as it goes on. Small ones count together.
+    /// How many intervals are decoded ahead of the run: 1, 2, 4 … as it goes on. Small intervals count together.
     fn depth(&self, interval_bytes: u64, most: Most) -> u64 {
         let proofs = (self.read.end - self.read.start) / interval_bytes.max(PROOF_BYTES);
         let each = (PROOF_BYTES / interval_bytes.max(1)).clamp(1, MOST_AS_ONE);
@@ -122,8 +122,8 @@ impl Run {
 }
 
 impl Runs {
-    /// Takes note of a read. Gives the intervals of its stream to decode now, so that its run is up to `most` ahead; `last` says
-    /// which interval is the last one that the run can come to, if it `has_crossed` from one sample into another.
+    /// Takes note of a read. Gives the intervals of its stream to decode now, so that up to `most` are ahead of its run; `last`
+    /// gives the last interval that the run can come to, by whether the run `has_crossed` from one sample into another.
     pub(super) fn observe(
         &mut self,
         seen: &Seen,
@@ -137,7 +137,7 @@ impl Runs {
         if let (Some(only), None) = (touched.next(), touched.next())
             && only.read.end >= run.read.end
         {
-            // It was read before, or comes late: that does not keep a run alive.
+            // The bytes were read before, or their read comes late: neither keeps a run alive.
             only.read.start = only.read.start.min(run.read.start);
             return 0..0;
         }
@@ -167,7 +167,7 @@ impl Runs {
         next
     }
 
-    /// Ends the runs that have not gone on for so long, but for those that come to the interval `but`.
+    /// Ends the runs that have not gone on for longer than `patience`, except those that come to the interval `but`.
     pub(super) fn end_idle(&mut self, now: Instant, patience: Duration, but: Option<CacheKey>) {
         let mut at = 0;
         while let Some(run) = self.runs.get(at)
@@ -186,18 +186,18 @@ impl Runs {
         self.given_up.extend(run.ahead.iter().map(|&number| run.stream.interval(number)));
     }
 
-    /// Intervals that nobody will ask for; each is named once.
+    /// Takes the intervals that no reader will ask for; each is given once.
     pub(super) fn take_given_up(&mut self) -> Vec<CacheKey> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Whether a run comes to an interval, or is there.
+    /// Whether a run will come to an interval, or has come to it.
     pub(super) fn holds(&self, key: CacheKey) -> bool {
         let (stream, number) = key.in_stream();
         self.runs.iter().any(|run| run.stream == stream && run.has_ahead(number))
     }
 
-    /// Whether a run comes to an interval, and is not there yet.
+    /// Whether a run will come to an interval.
     pub(super) fn awaits(&self, key: CacheKey) -> bool {
         self.runs.iter().any(|run| run.awaits(key))
     }

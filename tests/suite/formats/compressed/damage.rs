@@ -1,4 +1,4 @@
-//! Compressed archives that are damaged or cut: what is whole is right, the rest gives EIO.
+//! Compressed archives that are damaged or cut: whole members are right, the others give EIO.
 
 use super::super::refused;
 use super::*;
@@ -59,7 +59,7 @@ fn of_a_truncated_compressed_archive_what_is_whole_is_served_on_demand() {
         assert!(outcome.stderr.contains(says), "{says:?} is not in {}", outcome.stderr);
     }
     for_each_transport(|transport| {
-        // The second time by the index that was kept.
+        // The second mount uses the kept index.
         for _ in 0..2 {
             let mount = Mount::new(transport, &source, &["allow_damaged"]);
             assert!(mount.read("one").unwrap() == parts[0]);

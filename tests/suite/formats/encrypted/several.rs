@@ -15,7 +15,7 @@ use std::process::Command;
 #[test]
 fn members_with_another_password_are_named_and_called_encrypted_with_the_exit_code_of_passwords() {
     let directory = temp_dir();
-    // A large one is decrypted step by step.
+    // The large member is decrypted step by step.
     let members = [
         aes(stored("one", noise(3, 5000))),
         aes_with("another", stored("other", noise(4, 5000))),
@@ -101,10 +101,10 @@ fn a_warm_up_of_what_cannot_be_decrypted_fails_with_the_exit_code_of_passwords()
             (&[option.as_str()][..], 1, other),
         ] {
             let mount = Mount::new(transport, &archive, options);
-            // So that the kernel keeps their inodes, and is given their bytes, which are decrypted for it.
+            // Open files, so that the kernel keeps their inodes, and is given their bytes, which are decrypted for it.
             let open = |name| fs::File::open(mount.point().join(name)).unwrap();
             let _held = ["clear", "one", "two"].map(open);
-            // The second one knows them already.
+            // The second warmup knows the encrypted members already.
             for _ in 0..2 {
                 let outcome = run(Command::new(FFRFS).arg("warmup").arg(mount.point()));
                 assert_eq!(outcome.code, 9, "{}", outcome.stderr);

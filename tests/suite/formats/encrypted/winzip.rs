@@ -10,7 +10,7 @@ pub(super) fn aes(plain: Member) -> Member {
     aes_with(PASSWORD, plain)
 }
 
-/// The same, with this password.
+/// As `aes`, with this password.
 pub(super) fn aes_with(password: &str, plain: Member) -> Member {
     let salt: Vec<u8> = (0..16).collect();
     let mut derived = vec![0; 66];

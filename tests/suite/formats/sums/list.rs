@@ -1,4 +1,4 @@
-//! Lists of checksums, and what other programs make of them.
+//! Lists of checksums, which other programs check, too.
 
 use super::super::paths;
 use super::super::write::{deflated, stored, text, zip, zip_with_places};
@@ -34,7 +34,7 @@ fn containers(directory: &TempDir) -> Vec<PathBuf> {
     list
 }
 
-/// Whether a program accepts a list in a directory, and how many of its lines.
+/// Checks that a program accepts a list in a directory; returns the number of lines that it has checked.
 #[track_caller]
 fn accepts(program: &str, list: &Path, directory: &Path) -> usize {
     let list = list.to_str().unwrap();
@@ -156,7 +156,7 @@ fn a_list_is_checked_without_a_mount() {
     }
     for kind in ["blake3", "crc32c"] {
         let list = file_in(&directory, "list", sum(&source, &["-a", kind]).ok().stdout);
-        // Their length is that of another kind.
+        // Checksums of this kind are as long as those of another kind.
         assert_eq!(sum(&source, &["--check", list.to_str().unwrap()]).code, 4);
         sum(&source, &["-a", kind, "--check", list.to_str().unwrap()]).ok();
     }
@@ -210,7 +210,7 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
     let nowhere = directory.path().join("nowhere/list");
     assert_words(&sum(&source, &["-o", nowhere.to_str().unwrap()]), 6, &["nowhere"]);
 
-    // Nor the place of a pipe or a device.
+    // A list does not take the place of a pipe or a device either.
     let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let (name, link) = (pipe.to_str().unwrap(), "/dev/stdout");
@@ -220,7 +220,7 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     fs::remove_file(&pipe).unwrap();
 
-    // A container that takes a while: interrupted, it leaves nothing.
+    // A container that takes a while: an interrupted command leaves nothing.
     let large = directory.path().join("large.ffr");
     let sample = noise(1, 64 << 20);
     write_container(&large, &[&sample, &sample, &sample, &sample]);
@@ -234,7 +234,7 @@ fn no_list_takes_the_place_of_a_source_and_none_is_left_half_written() {
     std::thread::sleep(Duration::from_millis(100));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let outcome = Outcome::from(child.wait_with_output().unwrap());
-    // On a machine so fast that it was done, the list is whole.
+    // On a machine so fast that the command was done, the list is whole.
     match outcome.code {
         130 => assert!(!list.exists()),
         code => assert_eq!((code, fs::read_to_string(&list).unwrap().lines().count()), (0, 4)),

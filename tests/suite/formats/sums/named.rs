@@ -1,4 +1,4 @@
-//! Containers that must be the ones that were named, and samples that must have checksums.
+//! Containers that must be the named ones, and samples that must have checksums.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn the_digest_of_a_container_is_its_sha256_and_no_other_one_is_mounted() {
     let expected = line.trim_end().strip_prefix("digest=").unwrap();
     let words = ["other.ffr", expected, &found];
     assert_words(&refused(&other, &[line.trim_end()]), 4, &words);
-    // Also where it is no container at all.
+    // Also if the file is no container at all.
     let junk = file_in(&directory, "junk", noise(1, 100));
     assert_words(&refused(&junk, &[line.trim_end()]), 4, &["junk", expected]);
     let verify = run(Command::new(FFRFS).arg("verify").arg(&other).args(["--digest", expected]));

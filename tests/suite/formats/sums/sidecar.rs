@@ -1,4 +1,4 @@
-//! Sidecars: what they find, what they refuse.
+//! Sidecars: the damage that they find, and the containers and options that they refuse.
 
 use super::super::write::{deflated, stored, text, through, zip};
 use super::*;
@@ -49,7 +49,7 @@ fn a_flipped_byte_gives_eio_for_its_sample_alone_however_it_is_read() {
             for options in [&[][..], &["cache_size=1M"], &["verify=once"], &["io=buffered"]] {
                 drop_cached(&File::open(&source).unwrap());
                 let mount = Mount::new(transport, &source, options);
-                // A part that is right in itself, and all of it.
+                // A part of the sample that is right in itself, and the whole sample.
                 assert_errno(part(&mount.path(name), 0, 5), libc::EIO);
                 assert_errno(mount.read(name), libc::EIO);
                 for (other, bytes) in members.iter().filter(|(other, _)| other != name) {
@@ -84,7 +84,7 @@ fn all_tools_find_a_flipped_byte() {
         assert_eq!(on("cat", &[name]).code, 4);
         assert_eq!(on("cat", &["d/0.bin"]).ok().stdout, members[0].1);
         assert_eq!(sum(&source, &[]).code, 4);
-        // Without it nothing is found.
+        // Without the sidecar no damage is found.
         assert_eq!(sum(&source, &["--checksums", "none"]).code, 0);
         assert_eq!(on("verify", &["--checksums", "none"]).code, 0);
         flip_byte(&source, places[bad] + 77);
@@ -102,7 +102,7 @@ fn an_announced_sample_that_is_bad_is_found_before_it_is_asked_for() {
         fs::write(mount.path(".ffrfs/prefetch"), "d/1.bin\nd/2.bin\nd/6.bin\n").unwrap();
         wait_until("all three are dealt with", Duration::from_secs(30), || {
             let prefetch = &mount.stats()["prefetch"];
-            // What has come is counted before it is compared.
+            // Samples that have come are counted before they are compared.
             prefetch["done"] == 3 && prefetch["in_flight"] == 0
         });
         assert_eq!(mount.bad().len(), 1, "{:?}", mount.bad());
@@ -185,9 +185,9 @@ fn checksums_are_for_the_view_that_they_were_made_of() {
     sum(&source, &["--sidecar"]).ok();
     let raw = run(Command::new(FFRFS).arg("verify").arg(&source).args(["--view", "raw"]));
     let npy = run(Command::new(FFRFS).arg("verify").arg(&source).args(["--view", "npy"]));
-    // The same bytes with another header before them.
+    // The same bytes behind another header.
     assert!(npy.ok().stderr.contains(" 0 bad"));
-    // One of its fields is JSON, which the raw view shows with the byte behind it.
+    // One of the fields is JSON, which the raw view shows with the byte behind it.
     assert_words(&raw, 3, &["samples in other places", "--view", "ffrfs sum --sidecar"]);
 }
 
@@ -228,7 +228,7 @@ fn files_with_holes_are_checked_by_what_is_stored_of_them() {
         }
         for (name, offset) in [("holes", in_holes), ("small", in_small)] {
             let mount = Mount::new(transport, &source, &[]);
-            // Checked, and changed since.
+            // A mount whose sample was checked before it changes.
             let late = Mount::new(transport, &source, &[]);
             assert!(late.read(name).unwrap() == fs::read(root.join(name)).unwrap());
             flip_byte(&source, offset);
@@ -261,12 +261,12 @@ fn a_compressed_tar_is_sealed_by_what_it_decodes_to() {
             assert!(tree(mount.point()) == members.iter().cloned().collect());
             mount.unmount();
             let mount = Mount::new(transport, &source, &["require_checksums", "index=none"]);
-            // A byte of noise, which is stored as it is: nothing but a checksum tells.
+            // A byte of noise, which is stored as it is: only a checksum shows the change.
             flip_byte(&source, 400_000);
             assert_errno(mount.read("19").map(|bytes| bytes.len()), libc::EIO);
             let again = refused(&source, &["require_checksums", "index=none"]);
             match program {
-                // Which has a checksum of its own.
+                // gzip has a checksum of its own.
                 "gzip" => assert!([3, 4].contains(&again.code), "{}", again.stderr),
                 _ => assert_words(&again, 3, &["other bytes", "x.tar.zst.ffrsum"]),
             }
@@ -311,7 +311,7 @@ fn a_sidecar_of_another_container_or_of_one_that_was_changed_is_refused() {
     fs::write(&source, &longer).unwrap();
     let words = ["x.tar.ffrsum", "has another size", "changed since", "ffrfs sum --sidecar"];
     assert_words(&refused(&source, &[]), 3, &words);
-    // The same names and sizes, and all bytes of samples others.
+    // The same names and sizes, but samples with other bytes.
     let others = members().0.into_iter().map(|(name, bytes)| (name, noise(99, bytes.len())));
     let other = tar_of(&others.collect::<Vec<_>>());
     fs::write(&source, &other).unwrap();
@@ -320,7 +320,7 @@ fn a_sidecar_of_another_container_or_of_one_that_was_changed_is_refused() {
         let mount = Mount::new(transport, &source, &["checksums=none"]);
         assert_eq!(mount.read("d/0.bin").unwrap().len(), 10);
     });
-    // As it is now.
+    // A sidecar of the container as it is now.
     sum(&source, &["--sidecar"]).ok();
     for_each_transport(|transport| {
         let mount = Mount::new(transport, &source, &["require_checksums"]);
@@ -358,7 +358,7 @@ fn shards_have_a_sidecar_each_or_one_for_all() {
             (0..5).map(|i| (format!("{number}-{i}"), noise(number * 10 + i, 3000))).collect();
         fs::write(place(number), tar_of(&members)).unwrap();
     }
-    // Which needs none, and gets none.
+    // A container that needs no sidecar, and gets none.
     write_container(&shards.join("z.ffr"), &samples(3, 100));
     let all = directory.path().join("all.ffrsum");
     let written = sum(&shards, &["--sidecar", "-o", all.to_str().unwrap()]).ok();
@@ -376,7 +376,7 @@ fn shards_have_a_sidecar_each_or_one_for_all() {
     });
     flip_byte(&place(2), 600);
 
-    // One of them is not among those that the sidecar covers.
+    // One container is not among those that the sidecar covers.
     fs::write(place(9), tar_of(&members().0)).unwrap();
     assert_words(&refused(&shards, &[&named]), 3, &["t-9.tar", "not one of the 4"]);
     // Joined sidecars are a sidecar.
@@ -415,7 +415,7 @@ fn nothing_is_sealed_that_is_bad_or_has_checksums_or_was_named_by_mistake() {
     let outcome = sum(&source, &["--sidecar", "--nested", "1"]);
     assert_words(&outcome, 1, &["--nested"]);
 
-    // Cut in its last member but one.
+    // The archive is cut in its last member but one.
     let cut = &tar_of(&members().0)[..5 << 20];
     let cut = file_in(&directory, "cut.tar", cut);
     let outcome = sum(&cut, &["--sidecar", "--allow-damaged"]);

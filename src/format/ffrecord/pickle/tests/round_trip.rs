@@ -25,7 +25,7 @@ fn indices_of_every_size_survive_a_round_trip() {
     }
 }
 
-/// A directory as the tests think of it.
+/// The tests' model of an entry.
 #[derive(Debug, Clone)]
 enum Model {
     File,

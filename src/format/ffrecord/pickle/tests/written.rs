@@ -1,8 +1,8 @@
 //! One tree, as CPython wrote it:
 //! `{'a': 0, 'b\\\n\xe9\u20ac': {'c': 300}, 'e': {}, 'one': {'x': 70000, 'c': 1 << 40}}`.
 //!
-//! From 3.7 on, OrderedDict looks the same in all versions and in both picklers, so one of them is
-//! here. Python 3.0 to 3.2 are 3.11 with the `__reduce__` that OrderedDict had then.
+//! From 3.7 on, OrderedDict looks the same in all versions and in both picklers, so only one of them is here. The trees of
+//! Python 3.0 to 3.2 were written by 3.11 with the `__reduce__` that OrderedDict had then.
 
 pub(super) const WRITTEN: &[(&str, &[u8])] = &[
     (

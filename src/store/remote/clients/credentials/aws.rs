@@ -25,8 +25,8 @@ pub(in crate::store::remote::clients) struct Settings {
     pub(in crate::store::remote::clients) web: RemoteOptions,
 }
 
-/// What the files of AWS say of the profile in use, of the profile that its role is assumed with, and so on. Nothing if
-/// they cannot be read.
+/// The sections in the files of AWS for the profile in use, for the profile that its role is assumed with, and so on. Empty
+/// ones if the files cannot be read.
 pub(in crate::store::remote) fn profiles_of(
     location: &Location,
     options: &RemoteOptions,

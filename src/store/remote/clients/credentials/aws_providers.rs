@@ -1,4 +1,4 @@
-//! Providers of AWS credentials: profiles, roles, and what the environment of the process names.
+//! Providers of AWS credentials: profiles, roles, and the sources that the environment of the process names.
 
 use super::container::Container;
 use super::environment::Environment;
@@ -24,13 +24,13 @@ const SELECTORS: [&str; 5] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-/// Where providers are found.
+/// The context in which providers are found.
 pub(super) struct Finder<'a> {
     pub(super) location: &'a Location,
     /// How services are reached.
     pub(super) web: &'a RemoteOptions,
     pub(super) environment: &'a Environment,
-    /// Replaces the usual file with credentials.
+    /// The file with credentials, in place of the usual one.
     pub(super) file: Option<PathBuf>,
     /// The region of the security token service.
     pub(super) region: &'a str,
@@ -83,7 +83,7 @@ impl Finder<'_> {
         Ok((role, format!("role {arn} of the profile {name}, by {source_name}")))
     }
 
-    /// What a role's `credential_source` names.
+    /// The provider that a role's `credential_source` names.
     fn of_source(&self, profile: &str, source: &str) -> Result<Found, StoreError> {
         let mut environment = self.environment.clone();
         let kept: &[&str] = match source {
@@ -188,7 +188,7 @@ impl Finder<'_> {
     }
 }
 
-/// Why there are no credentials.
+/// The message if there are no credentials.
 const NONE: &str = "no credentials in the environment or in ~/.aws, and AWS_EC2_METADATA_DISABLED forbids to ask the \
                     metadata service. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile (option \
                     `profile`), or give the option `anonymous` for a public bucket";

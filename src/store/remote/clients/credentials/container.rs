@@ -49,7 +49,7 @@ impl Container {
         }))
     }
 
-    /// In words.
+    /// The origin of the credentials, in words.
     pub(super) fn origin(environment: &Environment) -> &'static str {
         match environment.first(&["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"]) {
             Some(_) => "the role of the ECS task",

@@ -97,7 +97,7 @@ struct Kept<T> {
     looked: Instant,
     version: Version,
     value: Arc<T>,
-    /// It was said that the file cannot be read any more.
+    /// Whether it was logged that the file cannot be read any more.
     is_denied: bool,
 }
 
@@ -117,7 +117,7 @@ impl<T> Watched<T> {
         &self.path
     }
 
-    /// The content of the file, at most a second old; if this process may not read it any more, what it was.
+    /// The content of the file, at most a second old; if this process may not read it any more, its last content.
     pub(in crate::store::remote::clients) fn get(&self) -> Result<Arc<T>, StoreError> {
         self.get_by(|known| self.read(known))
     }
@@ -157,7 +157,7 @@ impl<T> Watched<T> {
         Ok(value)
     }
 
-    /// The file and its version; `None`: it is the known one.
+    /// The version and the text of the file; `None` if the version is the `known` one.
     fn read(&self, known: Option<Version>) -> io::Result<Option<(Version, String)>> {
         let metadata = std::fs::metadata(&self.path)?;
         let version = (metadata.modified().ok(), metadata.len());

@@ -1,5 +1,5 @@
-//! Who this program is to a store: what the environment, profiles, programs and services of clouds say of that, and how
-//! credentials are renewed.
+//! The identity of this program at a store: credentials from the environment, profiles, programs and services of clouds, and
+//! how they are renewed.
 
 pub(super) mod aws;
 mod aws_answer;

@@ -22,7 +22,7 @@ pub(super) struct Profile {
     name: String,
     config: Option<Watched<Sections>>,
     credentials: Option<Watched<Sections>>,
-    /// By the program's command line.
+    /// The credentials that a program has printed, by its command line.
     printed: Renewed<AwsCredential>,
 }
 
@@ -98,7 +98,7 @@ async fn run(line: String) -> Result<Issued<AwsCredential>, String> {
     })
 }
 
-/// Sections by the names of their profiles.
+/// Parses sections, by the names of their profiles.
 pub(super) fn parse_sections(text: &str) -> Result<Sections, String> {
     let mut sections = Sections::new();
     let mut current: Option<String> = None;

@@ -1,5 +1,5 @@
-//! Programs that print credentials, which the user has named. A confined process may start none: one that was started before,
-//! and stays outside, runs them; it is started again when it dies or hangs. Imports the helper of `io`.
+//! Programs that print credentials, which the user has named. A confined process may start no program: a process that was
+//! started before, and stays outside, runs them; it is started again when it dies or hangs. Imports the helper of `io`.
 
 use crate::io::LastingHelper;
 use crate::store::remote::clients::answer;
@@ -11,22 +11,22 @@ use std::time::Duration;
 
 /// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The process outside answers a moment later than that at the latest; it is taken for one that hangs otherwise.
+/// How long the process outside may take: a moment longer than a program. Then it counts as hung.
 const ANSWER: Duration = Duration::from_secs(65);
-/// What an answer of the process outside begins with: what the program has printed follows, or what is wrong.
+/// The first byte of an answer of the process outside: the program's output follows, or the reason of a failure.
 const PRINTED: u8 = 0;
 const FAILED: u8 = 1;
 
 static OUTSIDE: OnceLock<Mutex<LastingHelper>> = OnceLock::new();
 
-/// Starts a process that runs programs for this one, if it is asked for command lines that `is_wanted`. None can be made once
-/// threads are running.
+/// Starts a process that runs programs for this one, if it is asked for command lines that `is_wanted`. No process can be made
+/// once threads are running.
 pub(in crate::store::remote) fn start_outside(is_wanted: impl Fn(&str) -> bool) {
     let started = LastingHelper::start(patience(), move |line| {
         let line = String::from_utf8_lossy(line);
         let ran = match is_wanted(&line) {
             true => run_here(&line),
-            // Its file has changed meanwhile; or a container has taken over the daemon.
+            // The profile's file has changed meanwhile; or a container has taken over the daemon.
             false => Err("it is not the program of the profile".to_owned()),
         };
         match ran {
@@ -46,10 +46,10 @@ pub(in crate::store::remote) fn run_outside() -> bool {
     OUTSIDE.get().is_some()
 }
 
-/// Runs a program by its command line, and waits for its end: what it has printed.
+/// Runs a program by its command line, waits for its end, and returns its output.
 ///
 /// # Errors
-/// It cannot be started, takes too long, or fails.
+/// The program cannot be started, takes too long, or fails.
 pub(super) fn run(line: &str) -> Result<Vec<u8>, String> {
     let Some(helper) = OUTSIDE.get() else { return run_here(line) };
     let mut helper = helper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,8 @@ pub(super) fn run(line: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// How long the process outside may take. With the feature `test-hooks`, a variable says how long, for tests of one that hangs.
+/// How long the process outside may take. With the feature `test-hooks`, a variable says how long, for tests of a process that
+/// hangs.
 fn patience() -> Duration {
     #[cfg(feature = "test-hooks")]
     if let Some(millis) = std::env::var("FFRFS_TEST_PROGRAM_MS").ok().and_then(|it| it.parse().ok())
@@ -90,7 +91,7 @@ fn run_here(line: &str) -> Result<Vec<u8>, String> {
     let said = |error: io::Error| format!("credential_process: {error}");
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // In a group of its own, so that all that it has started can be ended.
+    // In a group of its own, so that all processes that it has started can be ended.
     let child = command.process_group(0).spawn().map_err(said)?;
     let group = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let (sender, ended) = mpsc::channel();

@@ -25,7 +25,7 @@ pub(in crate::store::remote::clients) struct Credentials<T> {
     provider: Provider<T>,
     /// Where the credentials come from, in words.
     origin: String,
-    /// Advice if there are none.
+    /// Advice if there are no credentials.
     advice: &'static str,
     /// Whether there were credentials before.
     were_there: AtomicBool,
@@ -77,9 +77,9 @@ impl<T: Send + Sync + 'static> Credentials<T> {
         }
     }
 
-    /// Asks the provider. If it does not answer at once, a task waits, which goes on when this request is given up: a program or
-    /// a service may take longer than a request may. One asks at a time, and a failure is the answer to all that have waited
-    /// for it.
+    /// Asks the provider. If it does not answer at once, a task waits for the answer, also when this request is given up: a
+    /// program or a service may take longer than a request may. One request asks at a time, and a failure is the answer to all
+    /// requests that have waited for it.
     async fn provided(&self) -> Result<Arc<T>, Arc<object_store::Error>> {
         let asked = Instant::now();
         let mut turn = Arc::clone(&self.turn).lock_owned().await;
@@ -96,7 +96,7 @@ impl<T: Send + Sync + 'static> Credentials<T> {
         if let Poll::Ready(answer) = first {
             return answer;
         }
-        // The request that has begun goes on there.
+        // The question that has begun goes on there.
         let task = tokio::spawn(asking);
         task.await.unwrap_or_else(|died| resume_unwind(died.into_panic()))
     }

@@ -9,14 +9,15 @@ const RENEW_BEFORE: Duration = Duration::from_secs(300);
 const RENEW_ANYWAY: Duration = Duration::from_secs(3600);
 /// The pause after a failed renewal, while the old credentials are still valid.
 const RESPITE: Duration = Duration::from_secs(10);
-/// A credential that expires so soon is not used while a new one is requested: it might expire on the way to the store.
+/// A credential that expires within this time is not used while a new one is requested: it might expire on the way to the
+/// store.
 const LEAST_LEFT: Duration = Duration::from_secs(10);
 
 /// A credential as it was issued.
 #[derive(Debug)]
 pub(super) struct Issued<T> {
     pub(super) credential: T,
-    /// `None`: never.
+    /// `None` if it never expires.
     pub(super) expires: Option<SystemTime>,
 }
 
@@ -49,8 +50,8 @@ impl<T> Default for Renewed<T> {
 }
 
 impl<T: Send + Sync + 'static> Renewed<T> {
-    /// The credential of this issuer, by a request if there is none. One that soon expires is renewed by a task, and used
-    /// meanwhile, also if that fails. There is one request at a time.
+    /// The credential of this issuer, by a request if there is no usable one. One that soon expires is renewed by a task, and
+    /// used meanwhile, also if the renewal fails. There is one request at a time.
     pub(super) async fn get<E: Send + 'static>(
         &self,
         issuer: &str,
@@ -69,7 +70,7 @@ impl<T: Send + Sync + 'static> Renewed<T> {
         }
         let _turn = turn.lock_owned().await;
         match state.usable(&issuer) {
-            // Another request has brought it meanwhile.
+            // Another request has renewed the credential meanwhile.
             Some((credential, _)) => Ok(credential),
             None => state.renew(issuer, request).await,
         }

@@ -16,7 +16,7 @@ use reqwest::header::HeaderValue;
 const OPTIONAL: [(&str, &str); 2] =
     [("DurationSeconds", "duration_seconds"), ("ExternalId", "external_id")];
 
-/// What entitles to a role.
+/// The proof that entitles to a role.
 pub(super) enum Proof {
     Credentials(Provider<AwsCredential>),
     /// A file with a token, which is read for each request.
@@ -32,7 +32,7 @@ pub(super) struct Role {
     endpoint: (String, String),
     /// The parameters of the request.
     parameters: Vec<(&'static str, String)>,
-    /// For messages.
+    /// The name of the role in messages.
     name: String,
 }
 

@@ -1,4 +1,4 @@
-//! Credentials from the services that issue them, which a server of the tests stands for.
+//! Credentials from the services that issue them, whose part a server of the tests plays.
 
 use crate::store::remote::clients::test_server::{Server, TAG, answer, location, run};
 use crate::store::remote::clients::{Azure, Environment, Gcs, S3};
@@ -32,13 +32,13 @@ fn object() -> String {
     answer("200", &[TAG, "Content-Length: 4"], "")
 }
 
-/// The requests whose first line contains this.
+/// The requests whose first line contains `what`.
 fn asked(server: &Server, what: &str) -> Vec<String> {
     let heads = server.heads().into_iter();
     heads.filter(|head| head.lines().next().is_some_and(|line| line.contains(what))).collect()
 }
 
-/// A home directory with files of AWS, and further variables.
+/// A home directory with files of AWS, and further environment variables.
 struct Home {
     directory: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -72,7 +72,7 @@ impl Home {
         Environment::of(&all)
     }
 
-    /// Looks up an object in S3 so many times.
+    /// Looks up an object in S3 `times` times.
     fn s3(&self, server: &Server, profile: Option<&str>, times: u32) -> Result<(), StoreError> {
         let location = location("s3://b/k");
         let profile = profile.map(str::to_owned);
@@ -82,7 +82,7 @@ impl Home {
     }
 }
 
-/// The security token service, ECS's, IMDS's, and the store.
+/// A server with the security token service, ECS's and IMDS's services, and the store.
 fn aws(date: &'static str) -> Server {
     Server::new(move |head| match head.split(' ').nth(1).unwrap_or_default() {
         "/sts/" if head.contains("action=assumerole&") => {
@@ -270,7 +270,7 @@ fn the_metadata_service_is_asked_with_a_session_token_unless_that_is_forbidden()
     assert_eq!(asked(&server, "/imds").len(), 3);
 }
 
-/// The services of Google, and the store.
+/// A server with the services of Google, and the store.
 fn google() -> Server {
     let times = AtomicUsize::new(0);
     Server::new(move |head| {
@@ -375,7 +375,7 @@ fn a_user_and_an_account_that_the_user_acts_as_are_identities() {
             "delegates":["d"],"source_credentials":{}}}"#,
         user("r1")
     );
-    // The same client: the file is read again when it changes.
+    // The same client reads the file again when it has changed.
     home.write("key", &text);
     std::thread::sleep(Duration::from_millis(1100));
     run(client.head(&place)).expect("an object");
@@ -406,7 +406,7 @@ fn a_user_and_an_account_that_the_user_acts_as_are_identities() {
     }
 }
 
-/// Entra ID, the managed identity, and the store.
+/// A server with Entra ID, the managed identity, and the store.
 fn microsoft() -> Server {
     Server::new(|head| {
         let path = head.split(' ').nth(1).unwrap_or_default();

@@ -1,19 +1,19 @@
-//! The rule of replacement, compared with a cache that never evicts: it costs no more where the order is known, and it
-//! gains where an order returns to the same samples from farther away than memory reaches.
+//! The rule of replacement, compared with a cache that never evicts: the rule costs no more if the order is known, and it
+//! gains if an order returns to the same samples after more reads than memory holds.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Samples in a block, which they fill but for a hundredth.
+/// Samples in a block, which they fill except for a hundredth.
 const SAMPLES: u64 = 10;
 const SAMPLE_BYTES: u64 = BLOCK_BYTES / 100 * 99 / SAMPLES;
-/// How many samples are fetched as one batch.
+/// The number of samples that are fetched as one batch.
 const BATCH: usize = 8;
-/// How many samples the memory holds.
+/// The number of samples that the memory holds.
 const HELD: u64 = 20;
 
-/// What a store was asked for.
+/// The requests and bytes that a store was asked for, and the reads that hit the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Cost {
     gets: u64,
@@ -21,7 +21,7 @@ struct Cost {
     hits: u64,
 }
 
-/// A cache of `room` blocks, and the reads that it has seen.
+/// A cache of `room` blocks, and the reads that were made of it.
 struct World {
     order: Order,
     evicts: bool,
@@ -96,7 +96,7 @@ fn eviction(is_cached: bool) -> Eviction {
     if is_cached { Eviction::Possible } else { Eviction::Absent }
 }
 
-/// Numbers of a range in an order that has nothing to do with where they lie.
+/// The numbers of a range in an order that is independent of their places.
 fn shuffled(range: Range<u64>, seed: u64) -> Vec<u64> {
     let mut order: Vec<_> = range.collect();
     order.sort_by_key(|sample| {
@@ -161,7 +161,7 @@ fn windows_that_are_read_several_times_take_the_place_of_those_that_are_done() {
             assert!(evicts.gets * 2 < never.gets, "{rounds}: {never:?} {evicts:?}");
             assert!(evicts.bytes <= never.bytes, "{rounds}: {never:?} {evicts:?}");
         }
-        // The order of the windows repeats: what would be evicted first by age is needed first.
+        // The order of the windows repeats: the window that age would evict first is needed first.
         let epochs = vec![windows(64, 8, rounds, 1); 3];
         let (never, evicts) = both(24, &epochs);
         assert!(evicts.gets * 2 < never.gets, "{rounds}: {never:?} {evicts:?}");
@@ -247,7 +247,7 @@ fn reads_announced_out_of_order_or_too_late_are_put_in_their_place() {
     assert_eq!((order.next.len(), order.uses), (1, 3));
 }
 
-/// Parts of an order: windows that are read some times, in order or not, or single samples.
+/// Parts of an order: windows that are read several times, in order or not, or single samples.
 fn orders() -> impl Strategy<Value = Vec<u64>> {
     let window = (0..40u64, 1..12u64, 1..5u64, any::<bool>(), any::<u64>());
     let part = window.prop_map(|(first, blocks, rounds, is_shuffled, seed)| {
@@ -275,7 +275,7 @@ proptest! {
         prop_assert!(evicts.gets <= spare(never.gets) + 4 * SAMPLES, "{:?} {:?}", never, evicts);
     }
 
-    /// What is announced later may return to what was evicted.
+    /// Samples that are announced later may return to blocks that were evicted.
     #[test]
     fn an_order_that_is_announced_in_pieces_costs_little_more_at_worst(
         order in orders(), room in 1..30usize, announced in 1..2000usize
