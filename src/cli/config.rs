@@ -59,13 +59,13 @@ pub(super) fn expand(args: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
 /// Reads a config file, which may lie in a mount whose daemon does not answer.
 ///
 /// # Errors
-/// As for [`Config::read`]; or that is so.
+/// As for [`Config::read`]; or that daemon does not answer.
 pub(super) fn read(file: &Path) -> Result<Config, Failure> {
     patience::check([file])?;
     Config::read(file, OPTIONS)
 }
 
-/// Has clap parse each line by itself: of all lines together it would not say which one is wrong.
+/// Has clap parse each line by itself: for all lines together clap would not say which one is wrong.
 fn check_values(config: &Config) -> Result<(), Wrong> {
     let command = super::Cli::command();
     let Some(mut command) = command.find_subcommand("mount").cloned() else { return Ok(()) };
@@ -112,6 +112,12 @@ mod tests {
             "--cache-size=1G",
         ];
         assert_eq!(flags(text), expected);
+    }
+
+    #[test]
+    fn a_flag_that_a_later_line_switches_off_is_off() {
+        assert_eq!(flags("allow-other\nmemory = 1G\nallow_other = no\n"), ["--memory=1G"]);
+        assert_eq!(flags("allow-other = no\nallow-other = yes\n"), ["--allow-other"]);
     }
 
     #[test]
@@ -165,6 +171,8 @@ mod tests {
             adopted.adopt(name, &after);
         }
         assert_eq!(adopted.differing(&after), ["log-level"]);
+        let lists = ["include = *.jpg\ninclude = *.png", "include = *.gif\ninclude = *.png"];
+        assert_eq!(of(lists[0]).differing(&of(lists[1])), ["include"], "all lines of it count");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! A mount's config file: a line `NAME = VALUE` for each mount option, `source` and `mountpoint`.
 //!
-//! Which options there are, and which values they take, the caller says ([`OptionTable`]).
+//! The caller says which options exist, and which values they take ([`OptionTable`]).
 
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 /// A file that is larger was named by mistake.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A container; a file may have many such lines.
+/// The name of a line with a container; a file may have many such lines.
 const SOURCE: &str = "source";
-/// Where they are mounted; a file has one such line.
+/// The name of the line with the mount point; a file has one such line.
 const MOUNTPOINT: &str = "mountpoint";
+/// The names of which all lines count; of the others the last line does.
+const LISTS: [&str; 3] = [SOURCE, "include", "exclude"];
 
 /// The options that a config file may have, as the command line declares them.
 #[derive(Debug, Clone, Copy)]
@@ -33,24 +35,24 @@ pub(crate) struct OptionTable {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Config(Vec<Setting>);
 
-/// A line of it.
+/// A line of a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Setting {
     line: usize,
-    /// As the long flag is called.
+    /// The name of the long flag.
     name: String,
-    /// `None`: the flag takes no value.
+    /// `None` if the flag takes no value.
     value: Option<OsString>,
 }
 
-/// The number of a line, from 1, and what is wrong with it.
+/// The number of a line, from 1, and the reason why the line is refused.
 pub(crate) type Wrong = (usize, String);
 
 impl Config {
     /// Reads a file, whose options are those of `ffrfs mount`.
     ///
     /// # Errors
-    /// It cannot be read, or a line of it is wrong: the error names it.
+    /// The file cannot be read, or one of its lines is wrong: the error names the line.
     pub(crate) fn read(path: &Path, options: OptionTable) -> Result<Self, Failure> {
         let unreadable = |e| Failure::unreadable(path.display(), e);
         let mut text = Vec::new();
@@ -83,7 +85,7 @@ impl Config {
         self.0.iter().map(|setting| (setting.line, setting.flag()))
     }
 
-    /// Where to mount.
+    /// The mount point.
     pub(crate) fn mountpoint(&self) -> PathBuf {
         self.values(MOUNTPOINT).next().flatten().map(PathBuf::from).unwrap_or_default()
     }
@@ -97,7 +99,7 @@ impl Config {
         names
     }
 
-    /// The value of a name in effect: that of its last line.
+    /// The value of a name in effect: the value of its last line.
     pub(crate) fn value(&self, name: &str) -> Option<OsString> {
         self.values(name).last().flatten().map(OsStr::to_owned)
     }
@@ -113,9 +115,10 @@ impl Config {
         named.map(|setting| setting.value.as_deref())
     }
 
-    /// The values in effect: all sources, and of every other name the last line.
+    /// The values in effect: all lines of a list, and the last line of every other name.
     fn effective(&self, name: &str) -> impl Iterator<Item = Option<&OsStr>> {
-        let skipped = if name == SOURCE { 0 } else { self.values(name).count().saturating_sub(1) };
+        let count = self.values(name).count();
+        let skipped = if LISTS.contains(&name) { 0 } else { count.saturating_sub(1) };
         self.values(name).skip(skipped)
     }
 }
@@ -139,21 +142,33 @@ pub(crate) fn parse(text: &[u8], options: OptionTable) -> Result<Config, Wrong> 
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let setting = parse_line(line, options).map_err(|why| (number, why))?;
-        let Some((name, value)) = setting else { continue };
-        if name == MOUNTPOINT && config.values(MOUNTPOINT).next().is_some() {
-            return Err((number, "a second mountpoint: a config file describes one mount".into()));
+        match parse_line(line, options).map_err(|why| (number, why))? {
+            Line::Ignored => {}
+            Line::Off(name) => config.0.retain(|setting| setting.name != name),
+            Line::On(name, _)
+                if name == MOUNTPOINT && config.values(MOUNTPOINT).next().is_some() =>
+            {
+                let why = "a second mountpoint: a config file describes one mount";
+                return Err((number, why.into()));
+            }
+            Line::On(name, value) => config.0.push(Setting { line: number, name, value }),
         }
-        config.0.push(Setting { line: number, name, value });
     }
     Ok(config)
 }
 
-/// Name and value of a line; `None` if the option has no effect, or is switched off.
-fn parse_line(
-    line: &[u8],
-    options: OptionTable,
-) -> Result<Option<(String, Option<OsString>)>, String> {
+/// A line of a config file that is no comment.
+enum Line {
+    /// The option has no effect.
+    Ignored,
+    /// A name and its value; `None` if the flag takes no value.
+    On(String, Option<OsString>),
+    /// The name of a flag that is switched off.
+    Off(String),
+}
+
+/// Parses a line; its value is not checked.
+fn parse_line(line: &[u8], options: OptionTable) -> Result<Line, String> {
     let (name, value) = match line.iter().position(|&byte| byte == b'=') {
         Some(at) => (&line[..at], Some(unquoted(line[at + 1..].trim_ascii()))),
         None => (line, None),
@@ -163,7 +178,7 @@ fn parse_line(
         return Err("contains a zero byte".to_owned());
     }
     if (options.is_ignored)(&written) {
-        return Ok(None);
+        return Ok(Line::Ignored);
     }
     let name = written.replace('_', "-");
     let takes_value = match name.as_str() {
@@ -173,11 +188,12 @@ fn parse_line(
     match (takes_value, value) {
         (None, _) => Err((options.unknown)(&written)),
         (Some(true), None | Some(b"")) => Err(format!("{written} needs a value: {written} = …")),
-        (Some(true), Some(value)) => Ok(Some((name, Some(OsStr::from_bytes(value).to_owned())))),
-        (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Some((name, None))),
-        (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => {
-            Ok(opposite(&name).map(|name| (name.to_owned(), None)))
-        }
+        (Some(true), Some(value)) => Ok(Line::On(name, Some(OsStr::from_bytes(value).to_owned()))),
+        (Some(false), None | Some(b"yes" | b"true" | b"on" | b"1")) => Ok(Line::On(name, None)),
+        (Some(false), Some(b"no" | b"false" | b"off" | b"0")) => Ok(match opposite(&name) {
+            Some(opposite) => Line::On(opposite.to_owned(), None),
+            None => Line::Off(name),
+        }),
         (Some(false), Some(_)) => Err(format!("{written} must be yes or no")),
     }
 }

@@ -10,14 +10,14 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 const MICROS_A_SECOND: f64 = 1e6;
 
-/// What the system says of this process.
+/// The system's figures of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Process {
     cpu_seconds: f64,
     resident_bytes: u64,
 }
 
-/// Of this process, as it is now; zeros where /proc is not there.
+/// The figures of this process now; 0 resident bytes where /proc is not there.
 pub(crate) fn process() -> Process {
     let status = procfs::status();
     let resident = procfs::status_field(&status, "VmRSS");
@@ -88,7 +88,7 @@ impl Page<'_> {
         self.series(name, "", value);
     }
 
-    /// A histogram of which `scale` times a unit is the base unit.
+    /// Writes a histogram; `scale` of its units make a base unit.
     fn histogram(&mut self, name: &str, more: &str, times: &Histogram, scale: f64) {
         let comma = if more.is_empty() { "" } else { "," };
         let mut total = 0;
@@ -113,7 +113,7 @@ impl Page<'_> {
         ]);
         self.series("ffrfs_info", &how, 1);
         let uptime = stats.counters.uptime_seconds;
-        self.gauge("ffrfs_uptime_seconds", uptime, "Seconds since the mount.");
+        self.gauge("ffrfs_uptime_seconds", uptime, "Seconds since this daemon began to serve.");
         self.gauge("ffrfs_samples", info.dataset.samples, "Samples of the dataset.");
         self.gauge("ffrfs_dataset_bytes", info.dataset.bytes, "Bytes of all samples.");
         self.gauge("ffrfs_bad_samples", stats.bad_samples, "Samples found bad: they give EIO.");
@@ -148,12 +148,16 @@ impl Page<'_> {
             ("ffrfs_fetched_bytes_total", counters.bytes_fetched, "Bytes read from containers."),
             ("ffrfs_verified_samples_total", counters.samples_verified, "Checksums found right."),
             ("ffrfs_checksum_failures_total", counters.checksum_failures, "Checksums found wrong."),
-            ("ffrfs_io_errors_total", counters.io_errors, "Reads that the system failed."),
+            (
+                "ffrfs_io_errors_total",
+                counters.io_errors,
+                "Reads that the system or a store failed.",
+            ),
         ] {
             self.counter(name, value, help);
         }
         let name = "ffrfs_request_duration_seconds";
-        // A family without series is none.
+        // A family without series must not be listed.
         if !counters.latency_us.is_empty() {
             self.family(name, "histogram", "From when a request was taken until it was answered.");
         }
