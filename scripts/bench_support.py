@@ -313,7 +313,7 @@ def run(args, kind, rows, need_root):
     size = "quick run: too small to judge by" if args.quick else "whole run"
     print(f"{machine()}, up to {max(busy):.0f} % of the CPUs in use by others; {size}, medians of {args.rounds} rounds"
           " (least–most); ratios of speeds, above 1 ffrfs is faster\n")
-    print("| what | ffrfs | beside | ratio | at least |\n| --- | --- | --- | --- | --- |")
+    print("| measurement | ffrfs | beside | ratio | at least |\n| --- | --- | --- | --- | --- |")
     print("\n".join(bench.lines))
     if args.json:
         figures = {"machine": machine(), "others_busy_percent": busy, "quick": args.quick, "rows": bench.raw}
