@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes small containers into fuzz/corpus/, for the fuzz targets to begin with: random bytes alone do not get
-past the first headers of zip, Syrah and FFCV. scripts/fuzz calls it."""
+"""Writes small containers into fuzz/corpus/, as the first inputs of the fuzz targets: random bytes alone do not
+get past the first headers of zip, Syrah and FFCV. scripts/fuzz calls this script."""
 import bz2
 import collections
 import gzip
@@ -23,7 +23,7 @@ FIXTURES = Path(__file__).parent.parent / "tests/fixtures"
 
 
 def write(target, name, data, modes, mode_is_last=False):
-    """One seed for each mode byte, which chooses the options of the target."""
+    """Writes a seed for each mode byte, which chooses the options of the target."""
     folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
     for mode in modes:
@@ -35,7 +35,7 @@ def write(target, name, data, modes, mode_is_last=False):
 
 
 class Pipe(io.RawIOBase):
-    """Where nobody can seek: members get data descriptors."""
+    """An output without seek: members get data descriptors."""
 
     def __init__(self):
         self.data = b""
@@ -155,7 +155,7 @@ def array_arguments():
 
 
 def ffcv(fields, stride, records, values):
-    """`records`: functions of where the pages begin; `values`: one a page, as sample and bytes."""
+    """A file. `records`: functions of the first page's offset; `values`: one for each page, the sample's number and bytes."""
     end = 24 + sum(map(len, fields)) + stride * len(records)
     first = -(-end // PAGE) * PAGE
     pages = b"".join(value.ljust(PAGE, b"\0") for _, value in values)
@@ -205,7 +205,7 @@ def safetensors():
 
 
 def databases():
-    """What the package writes, if it is there; else the project's fixtures of it."""
+    """The project's fixtures, and a database that the package lmdb writes, if it is installed."""
     seeds = {"several": (FIXTURES / "data.mdb").read_bytes(), "empty": (FIXTURES / "empty.mdb").read_bytes()}
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -262,7 +262,7 @@ def records():
 
 
 def hdf5_values(h5py, numpy):
-    """What a file is filled with, a few things in each, so that it stays small."""
+    """Functions that each fill a file, with a few objects, so that the file stays small."""
     grid = numpy.arange(60, dtype="<i2").reshape(12, 5)
     filters = {"deflate": {"compression": "gzip"}, "lzf": {"compression": "lzf"}, "sum": {"fletcher32": True},
                "shuffle": {"compression": "lzf", "shuffle": True, "fletcher32": True}, "none": {},
@@ -312,7 +312,7 @@ def hdf5_values(h5py, numpy):
     for filter, index in [(f, i) for f in filters for i in indexes if f in ("deflate", "none") or i == "grows"]:
         chunks = {"chunks": (5, 3), **filters[filter], **indexes[index]}
         fills[f"{filter}-{index}"] = lambda file, c=chunks: file.create_dataset("rows", data=grid, **c)
-    # Thousands of elements make pages of indexes and trees with levels.
+    # 1300 chunks make indexes with pages and trees with levels.
     for name, most in ("fixed", (1300,)), ("grows", (None,)):
         fills[f"many-{name}"] = lambda file, m=most: file.create_dataset(
             "many", data=numpy.arange(1300, dtype="u1"), chunks=(1,), maxshape=m)
@@ -320,7 +320,7 @@ def hdf5_values(h5py, numpy):
 
 
 def hdf5s():
-    """Of each kind of structure, whether h5py is installed or not: what it wrote for the tests. A large seed is slow."""
+    """The fixtures have each kind of structure, whether h5py is installed or not; large ones, which are slow, are left out."""
     for path in sorted([*FIXTURES.glob("*.h5"), *FIXTURES.glob("*.h5.zz")]):
         data = path.read_bytes()
         data = zlib.decompress(data) if path.suffix == ".zz" else data
@@ -403,7 +403,7 @@ def tars():
 
 
 def streams():
-    """The bytes of a codec behind its number, and how much is given and taken at a time."""
+    """Streams behind three bytes: the number of the codec, the size of a piece of input, and the room for output."""
     text = b"hello hello hello " * 30 + bytes(range(256))
     raw = zlib.compressobj(6, zlib.DEFLATED, -15)
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0}]
@@ -426,7 +426,7 @@ def ffrecords():
 
 
 def sidecars():
-    """One section with rows and one without; the target makes their checksums right."""
+    """A sidecar with one section, and one with two, the second without rows. The target corrects the first's checksums."""
     head = lambda rows: b"FFRFSUM1" + bytes(8) + bytes([rows, 1]) + bytes(54)
     write("sidecar", "rows", head(3) + bytes(range(12)), range(2))
     write("sidecar", "two", head(1) + b"abcd" + head(0), range(2))

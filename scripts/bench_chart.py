@@ -14,8 +14,8 @@ def text(x, y, content, size=12, **attributes):
 def chart(title, rows, panels):
     """SVG of horizontal bars.
 
-    rows: (label, "ours", "base" or "other"). panels: (heading, what is better, a cell for each row, format); a cell is
-    a number, or a text that stands there instead of a bar.
+    rows: (label, "ours", "base" or "other"). panels: (heading, a note on which values are better, a cell for each row,
+    format); a cell is a number, or a text that is shown instead of a bar.
     """
     width, height = LABELS + PANEL * len(panels) + 8, TOP + ROW * len(rows) + 12
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '

@@ -1,4 +1,4 @@
-"""The data sets of the bench-… and soak-… scripts: how containers of each format are written."""
+"""The data sets of the bench-… and soak-… scripts, and the writers of their containers."""
 
 import array
 import io
@@ -16,7 +16,7 @@ WORDS = [f"{word:x} " for word in random.Random(1).choices(range(1 << 20), k=409
 
 
 class BenchError(Exception):
-    """Something that ends the run with one line."""
+    """An error that ends the run with a message of one line."""
 
 
 def say(text):
@@ -24,14 +24,14 @@ def say(text):
 
 
 def random_bytes(size):
-    """Incompressible and the same in every run."""
-    if size <= 1:  # millions of them, which nobody would compress
+    """A function of a sample's number: incompressible bytes, the same in every run."""
+    if size <= 1:  # for millions of samples, too small to compress
         return lambda index: bytes([index & 255])[:size]
     return lambda index: random.Random(index).randbytes(size)
 
 
 def text(size):
-    """Compressible, and the same in every run."""
+    """A function of a sample's number: compressible text, the same in every run."""
     def sample(index):
         rng = random.Random(index)
         return "".join(rng.choices(WORDS, k=size // 4)).encode()[:size]
@@ -47,7 +47,7 @@ def write_folder(path, count, sample):
 
 
 def write_ffr(path, count, sample):
-    """u32 crc | i64 n | u32 crcs[n] | i64 offsets[n] | data; the header comes last because it holds the crcs."""
+    """u32 crc | i64 n | u32 crcs[n] | i64 offsets[n] | data; the header is written last because it holds the crcs."""
     crcs, offsets, offset = array.array("I"), array.array("q"), 12 + 12 * count
     with open(path, "wb", buffering=1 << 20) as out:
         out.seek(offset)
@@ -90,7 +90,7 @@ def write_deflated(path, count, sample):
 
 
 def write_tar_gz(path, count, sample):
-    """As `tar -cz` makes it."""
+    """An archive as `tar -cz` makes it."""
     with tarfile.open(path, "w:gz", compresslevel=6) as out:
         for index in range(count):
             data, info = sample(index), tarfile.TarInfo(f"{index:06}")
@@ -144,7 +144,7 @@ class Dataset:
         path = self.work / f"{self.label}-{self.size}x{self.count}.{kind}"
         if path.exists():
             return path
-        # A header, a block's rest and an inode a sample are a fair guess of what comes on top of the data.
+        # For each sample a header, the rest of a block and an inode: a fair guess of the bytes besides the data.
         need = self.count * (self.size + (4096 if kind in ("files", "erofs") and self.size else 600 if self.size > 1 else 16))
         free = shutil.disk_usage(self.work).free
         if need > free:
@@ -154,7 +154,7 @@ class Dataset:
         shutil.rmtree(part, ignore_errors=True)
         part.unlink(missing_ok=True)
         self.write(kind, part)
-        os.sync()  # ext4 places blocks late: reads before that would find them dirty in memory
+        os.sync()  # ext4 places blocks late: until then, reads would find dirty pages in memory
         part.rename(path)
         return path
 

@@ -1,4 +1,4 @@
-"""Containers of records for bench-formats: how they are written, and how Python reads them without a mount."""
+"""Containers of records for bench-formats: their writers, and readers in Python that need no mount."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from bench_data import WRITERS, BenchError
 
 RECORDIO_MAGIC = 0xced7230a
-# What stands behind a sample's directory or name in a mount; `view` is the option that shows plain bytes.
+# The suffix of a sample's directory or name in a mount; the value of the option `view` that shows plain bytes.
 KINDS = {"tfrecord": ("", "raw"), "rec": ("/data.bin", ""), "mds": ("/data.bin", ""), "mdb": (".bin", ""),
          "safetensors": ("", "raw")}
 
@@ -85,7 +85,7 @@ def write_safetensors(path, count, sample):
 
 
 def read_rec(path):
-    """All records in order, as MXNet's `recordio.py` unpacks them; gives how many bytes they have."""
+    """Reads all records in order, as MXNet's `recordio.py` unpacks them; gives the number of their bytes."""
     total = 0
     with open(path, "rb") as file:
         while head := file.read(8):
@@ -107,7 +107,7 @@ def read_mdb(path):
 
 # ---- HDF5 ---------------------------------------------------------------------------------------------------------
 
-# Of a row: its shape, and how many are in a chunk.
+# By the kilobytes of a row: its shape, and the number of rows in a chunk.
 H5_ROWS = {3: ((32, 32, 3), 16), 110: ((192, 192, 3), 4)}
 H5_FILTERS = {"deflate": {"compression": "gzip", "compression_opts": 4}, "lzf": {"compression": "lzf"}}
 
@@ -121,7 +121,7 @@ def h5py():
 
 
 def write_h5(path, rows, kilobytes, filters):
-    """Images in chunks of several, which a filter halves, as it does with photographs that are not JPEG."""
+    """Images, several in a chunk. A filter halves the chunks, as it does with photographs that are not JPEG."""
     import numpy
     shape, in_chunk = H5_ROWS[kilobytes]
     noise = numpy.random.default_rng(1)
@@ -130,7 +130,7 @@ def write_h5(path, rows, kilobytes, filters):
         for start in range(0, rows, 256):
             count = min(256, rows - start)
             steps = noise.integers(0, 64, (count, *shape), dtype="u1")
-            # LZF finds what is repeated byte for byte alone.
+            # LZF finds only bytes that are repeated exactly.
             steps[:, ::2] = numpy.arange(shape[1], dtype="u1")[:, None]
             values[start:start + count] = steps
 
@@ -159,7 +159,7 @@ def read_by_workers(read, place, count, seed, workers=2):
     order = list(range(count))
     random.Random(seed).shuffle(order)
     with get_context("fork").Pool(workers) as pool:
-        pool.starmap(read, [(place, order[:1])] * workers)  # what a worker imports
+        pool.starmap(read, [(place, order[:1])] * workers)  # before the time is taken: a worker imports its package
         start = time.monotonic()
         pool.starmap(read, [(place, order[worker::workers]) for worker in range(workers)], chunksize=1)
         return time.monotonic() - start
@@ -188,7 +188,7 @@ def write_parquet(path, count, sample):
 
 
 def read_parquet(path, batch_rows):
-    """All values in order as Python's bytes, a batch of rows at a time; gives how many bytes they have."""
+    """Reads all values in order as Python's bytes, a batch of rows at a time; gives the number of their bytes."""
     total = 0
     for batch in parquet().ParquetFile(path).iter_batches(batch_size=batch_rows, columns=["data"]):
         total += sum(map(len, batch.column(0).to_pylist()))

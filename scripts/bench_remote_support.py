@@ -1,4 +1,4 @@
-"""What bench-remote stands on: the store of the tests as a process, plain GETs, and latencies of single reads.
+"""Parts of bench-remote and the soak-… scripts: the store of the tests as a process, plain GETs, latencies of reads.
 
     bench_remote_support.py gets HOST:PORT PATH LENGTH CONNECTIONS       ranges of 8 MiB, in parallel: seconds
     bench_remote_support.py reads FOLDER COUNT READERS SEED READS        seconds, errors, and each read's milliseconds
@@ -21,7 +21,7 @@ from pathlib import Path
 
 BLOCK_BYTES = 8 << 20
 BUCKET = "bucket"
-# What the store is like: milliseconds to the first byte, and bytes a second of one connection.
+# The speed of the store: milliseconds to the first byte (lognormal), and bytes a second of one connection.
 MEDIAN_MS, SIGMA, BYTES_PER_SECOND = 30, 0.3, 87_000_000
 MEAN_FIRST_BYTE_S = MEDIAN_MS / 1000 * 2.718281828 ** (SIGMA ** 2 / 2)
 LINK = [{"fault": {"latency": {"median_ms": MEDIAN_MS, "sigma": SIGMA}}},
@@ -29,12 +29,12 @@ LINK = [{"fault": {"latency": {"median_ms": MEDIAN_MS, "sigma": SIGMA}}},
 
 
 def rule(fault, percent, seed=1):
-    """So many of a hundred GETs suffer this."""
+    """The rule by which `percent` of all GETs suffer a fault."""
     return {"kind": "get", "percent": percent, "seed": seed, "fault": fault}
 
 
 class StoreProcess:
-    """The example `store`: S3 and plain HTTP for what lies in `root`."""
+    """The example `store`: serves the files below `root` by S3 and plain HTTP."""
 
     def __init__(self, command, root):
         self.root = root
@@ -46,7 +46,7 @@ class StoreProcess:
         self.link()
 
     def stop(self):
-        self.process.stdin.close()  # it ends with its input
+        self.process.stdin.close()  # the store ends with its input
         self.process.wait(10)
 
     def put(self, path, key=None):
@@ -65,7 +65,7 @@ class StoreProcess:
         return f"{self.endpoint}/{BUCKET}/{key}"
 
     def link(self, *faults):
-        """Requests suffer the link, and these faults."""
+        """Has requests suffer the latency and bandwidth of the link, and these faults."""
         self.request("PUT", "rules", json.dumps([*LINK, *faults]).encode())
 
     def forget(self):
@@ -81,7 +81,7 @@ class StoreProcess:
 
 
 def python(*command):
-    """Runs one of the measurements below in a process of its own; what it printed."""
+    """Runs one of the measurements below in a process of its own; gives its output."""
     done = subprocess.run([sys.executable, "-B", Path(__file__).resolve(), *map(str, command)], stdout=subprocess.PIPE,
                           text=True)
     if done.returncode:
@@ -90,7 +90,7 @@ def python(*command):
 
 
 def share(count, work):
-    """Runs `work(number)` in so many threads that begin together; seconds until all have ended."""
+    """Runs `work(number)` in `count` threads that begin together; gives the seconds until all have ended."""
     ready = threading.Barrier(count + 1)
 
     def run(number):
@@ -107,7 +107,7 @@ def share(count, work):
 
 
 def gets(address, path, length, connections):
-    """Plain GETs with nothing around them: the bytes are thrown away."""
+    """Plain GETs through sockets; the bytes are thrown away."""
     host, port = address.split(":")
     offsets = iter(range(0, int(length), BLOCK_BYTES))
     guard = threading.Lock()
@@ -162,7 +162,7 @@ def reads(folder, count, readers, seed, number):
 
 
 def boto3(endpoint, key, count, size, readers, seed, number):
-    """Each sample of an .ffr by a GET of its range, as who knows the offsets would write it."""
+    """Reads each sample of an .ffr by a GET of its range, as a program does that knows the offsets."""
     from boto3 import Session
     from botocore import UNSIGNED
     from botocore.config import Config
@@ -181,7 +181,7 @@ def boto3(endpoint, key, count, size, readers, seed, number):
 
 
 def webdataset(url, number):
-    """The first samples of a tar, in its order: it knows no other."""
+    """Reads the first samples of a tar, in its order: webdataset knows no other."""
     import webdataset
     start = time.monotonic()
     samples = webdataset.WebDataset(f"pipe:curl -sf {url}", shardshuffle=False, empty_check=False)

@@ -1,4 +1,4 @@
-"""What the bench-… scripts stand on: data sets, caches, mounts, rounds, tables."""
+"""Parts of the bench-… scripts: data sets, caches, mounts, rounds, tables."""
 
 import argparse
 import atexit
@@ -25,7 +25,7 @@ DROP_CACHES = "/proc/sys/vm/drop_caches"
 # ---- caches -------------------------------------------------------------------------------------------------------
 
 def warm(path):
-    """Bring a file into the page cache."""
+    """Brings a file into the page cache."""
     with open(path, "rb", buffering=0) as file:
         buffer = bytearray(1 << 20)
         while file.readinto(buffer):
@@ -56,7 +56,7 @@ def daemons(mountpoint):
 
 
 def unmount(mountpoint):
-    """Unmount for certain: politely first, then lazily; then wait until the daemon is gone."""
+    """Unmounts, at the last of ten attempts lazily; then waits until the daemon has ended, for 20 s at most."""
     command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
     for attempt in range(10):
         if not is_mounted(mountpoint):
@@ -80,7 +80,7 @@ class Program:
 
     @contextlib.contextmanager
     def mounted(self, archive, work):
-        """Mount; gives the mount point and the seconds that mounting took."""
+        """Mounts; gives the mount point and the seconds that mounting took."""
         point, log = work / "mnt", work / "mount.log"
         with open(log, "wb") as output:
             start = time.monotonic()
@@ -90,14 +90,14 @@ class Program:
                 yield point, self.wait(child, point, start, log)
             finally:
                 if not is_mounted(point):
-                    child.terminate()  # interrupted while it was mounting; does nothing to one that has ended
+                    child.terminate()  # the program was interrupted while it was mounting, or has ended already
                 unmount(point)
                 if child.poll() is None:
                     child.terminate()
                     child.wait()
 
     def wait(self, child, point, start, log):
-        """A program in the foreground is ready when the mount shows, another when it returns."""
+        """Waits for the mount: a program in the foreground is ready when the mount shows, another program when it returns."""
         if self.foreground:
             while child.poll() is None and not is_mounted(point):
                 time.sleep(0.001)
@@ -111,7 +111,7 @@ class Program:
 
 
 def resident(mountpoint):
-    """Resident memory in MB of the daemon: all, anonymous, of files; and what is not the mapped container."""
+    """Resident memory of the daemon in MB: all, anonymous, of files; and all but the mapped container."""
     best = {}
     for process in daemons(mountpoint):
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
@@ -132,7 +132,7 @@ def resident(mountpoint):
 # ---- measuring ----------------------------------------------------------------------------------------------------
 
 class Bench:
-    """What every measurement needs; its rows are methods of those who inherit it."""
+    """The base of all measurements: each row of a table is a method of a subclass."""
 
     def __init__(self, args, work):
         self.args, self.work, self.lines, self.raw = args, work, [], []
@@ -152,7 +152,7 @@ class Bench:
         return self.read_and_slowest(folder, data, threads, seed, order, suffix)[0]
 
     def read_and_slowest(self, folder, data, threads, seed, order="random", suffix=""):
-        """Seconds for all samples, and for the slowest one."""
+        """Reads all samples; gives the seconds for all, and for the slowest sample."""
         command = [self.reader, folder, data.count, threads, seed, data.size]
         done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, "ORDER": order, "SUFFIX": suffix})
@@ -162,7 +162,7 @@ class Bench:
         return float(words[0]), float(words[-2])
 
     def read_fresh(self, program, data, threads, seed, cold=False, order="random", suffix=""):
-        """Mount, read everything once, unmount; gives the seconds of reading, and those of mounting and reading."""
+        """Mounts, reads all samples once, unmounts; gives the seconds of reading, and those of mounting and reading."""
         archive = data.get(program.kind)
         if not cold:
             warm(archive)
@@ -175,7 +175,7 @@ class Bench:
             return reading, mounting + reading
 
     def interleave(self, subjects):
-        """Run every subject in turn, `rounds` times after a warm-up; a subject takes the round's number."""
+        """Runs every subject in turn, `rounds` times after a warm-up; a subject gets the round's number, 1 for the warm-up."""
         times = {name: [] for name in subjects}
         for round_number in range(self.args.rounds + 1):
             for name, run in subjects.items():
@@ -186,7 +186,7 @@ class Bench:
         return times
 
     def report(self, what, ours, theirs, goal, show):
-        """One line of the table. `theirs` is (name, seconds); the ratio is of speeds."""
+        """Writes a line of the table. `theirs` is (name, seconds); the ratio is of speeds."""
         ratio = statistics.median(theirs[1]) / statistics.median(ours)
         wanted = "" if goal is None else f"{goal:.2f}{self.verdict(ratio >= goal)}"
         self.line(what, show(ours), f"{theirs[0]}: {show(theirs[1])}", f"{ratio:.2f}", wanted)
@@ -194,7 +194,7 @@ class Bench:
                          "ratio": ratio, "goal": goal})
 
     def verdict(self, met):
-        """A quick run decides nothing."""
+        """The note on whether a goal is met; empty in a quick run, which decides nothing."""
         return "" if self.args.quick else " met" if met else " MISSED"
 
     def line(self, *cells):
@@ -203,7 +203,7 @@ class Bench:
 
 
 def announce(point, order):
-    """Write sample numbers as raw u64 to the control file."""
+    """Writes sample numbers as raw u64 to the control file."""
     try:
         with open(point / ".ffrfs/prefetch", "wb", buffering=0) as file:
             while order:
@@ -227,7 +227,7 @@ def spread(values, unit):
 
 
 def speed(data):
-    """Small files are counted, large ones weighed."""
+    """A function that shows speeds: in files/s if the files are small, else in MB/s."""
     amount, unit = (data.count, "files/s") if data.label == "small" else (data.count * data.size / 1e6, "MB/s")
     return lambda seconds: spread([amount / s for s in seconds], unit)
 
@@ -267,7 +267,7 @@ def machine():
 
 
 def busy_percent():
-    """How much of the CPUs others use while this program sleeps."""
+    """The share of the CPUs that other programs use while this program sleeps for a second, in percent."""
     def ticks():
         fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         return sum(fields), fields[3] + fields[4]
@@ -277,7 +277,7 @@ def busy_percent():
 
 
 def prepare(args):
-    """The folder for data sets and the mount point, which is this run's alone until it ends."""
+    """The folder for data sets and the mount point, which no other run can use until this run ends."""
     if not shutil.which(shlex.split(args.ffrfs)[0]):
         raise BenchError(f"{args.ffrfs} is not there; build it (cargo build --release) or give --ffrfs PROG")
     work = args.dir.resolve()
@@ -287,9 +287,9 @@ def prepare(args):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise BenchError(f"another run uses {work}") from None
-    atexit.register(lock.close)  # held until then
+    atexit.register(lock.close)  # held until the run ends
     atexit.register(unmount, work / "mnt")
-    unmount(work / "mnt")  # of a run that was killed
+    unmount(work / "mnt")  # the mount of a run that was killed
     return work
 
 
@@ -308,7 +308,7 @@ def run(args, kind, rows, need_root):
         try:
             rows[row](bench)
         except (BenchError, subprocess.CalledProcessError) as error:
-            failed.append(row)  # what the others give is worth hours
+            failed.append(row)  # the figures of the other rows took hours
             say(f"row {row} failed: {explain(error)}")
     size = "quick run: too small to judge by" if args.quick else "whole run"
     print(f"{machine()}, up to {max(busy):.0f} % of the CPUs in use by others; {size}, medians of {args.rounds} rounds"
@@ -323,7 +323,7 @@ def run(args, kind, rows, need_root):
 
 
 def write_into(page, mark, block):
-    """Write what was found into a page, between <!-- mark --> and <!-- /mark -->."""
+    """Writes a block into a page, between <!-- mark --> and <!-- /mark -->."""
     begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
@@ -340,12 +340,12 @@ def explain(error):
 
 
 def main(args, kind, rows, need_root):
-    """Measure `args.rows` with a `kind` of Bench, and print the table."""
+    """Measures `args.rows` with a `kind` of Bench, and prints the table."""
     guarded(lambda: run(args, kind, rows, need_root))
 
 
 def guarded(measure):
-    """Run it: errors end with one line, signals with everything unmounted."""
+    """Runs `measure`: an error ends the program with a message of one line, a signal ends it with all mounts unmounted."""
     name = Path(sys.argv[0]).name
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))

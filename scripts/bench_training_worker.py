@@ -4,8 +4,8 @@
     bench_training_worker.py PROGRAM READER PLACE SEED EPOCHS    epochs in random order; prints count and seconds of each
 
 PROGRAM: imagefolder (torchvision, a DataLoader with 2 workers), opencv, pillow, numpy. READER: files (PLACE is a
-folder), announced (PLACE is a mount that is told each epoch's order), or what else reads the container PLACE: zipfile,
-tarfile, ffrecord; with imagefolder also webdataset (PLACE is a folder of shards).
+folder), announced (PLACE is a mount that is told each epoch's order), or the library that reads the container PLACE:
+zipfile, tarfile, ffrecord; with imagefolder also webdataset (PLACE is a folder of shards).
 """
 
 import functools
@@ -43,7 +43,7 @@ def make(folder, images, arrays):
                    numpy.random.default_rng(number).random(ARRAY_SHAPE, dtype=numpy.float32))
 
 
-# ---- readers: what gives a sample by its name ---------------------------------------------------------------------
+# ---- readers: each gives a sample by its name ---------------------------------------------------------------------
 
 class Files:
     """Plain files: programs open them themselves."""
@@ -59,10 +59,10 @@ class Files:
         return os.path.join(self.folder, name)
 
     def expect(self, names):
-        """Hears what will be read next, in that order."""
+        """Gets the names of the files that will be read next, in that order."""
 
     def sampler(self, data):
-        """An order for a DataLoader; None: it shuffles itself."""
+        """A sampler for a DataLoader; None if the DataLoader shuffles by itself."""
         return None
 
 
@@ -83,7 +83,7 @@ class Announced(Files):
 
 
 class Container:
-    """A reader library: programs get the bytes. Each worker opens the container itself."""
+    """A library that reads a container: programs get the bytes of samples. Each worker opens the container itself."""
 
     def __init__(self, path):
         self.path, self.process = path, None
@@ -100,7 +100,7 @@ class Container:
         return io.BytesIO(self.opened().read(name))
 
     def expect(self, names):
-        """The library reads when it is asked."""
+        """Does nothing: the library reads a sample when it is asked for the sample."""
 
     def sampler(self, data):
         return None
@@ -170,7 +170,7 @@ def pillow():
 
 
 def loaded_pillow():
-    """With its decoders, which it would load from a cold disk with the first image."""
+    """Pillow with its decoders, which it would else load from a cold disk with the first image."""
     from PIL import Image
     Image.preinit()
     return Image
@@ -216,7 +216,7 @@ def through(loader, epochs):
 
 
 def webdataset(folder, seed, epochs):
-    """As its users write it: workers share the shards, and shuffle what they read in order."""
+    """Reads as users of webdataset do: workers share the shards, and shuffle the samples that they read in order."""
     import torch
     import webdataset as wds
     from torchvision import transforms
@@ -238,7 +238,7 @@ def webdataset(folder, seed, epochs):
 
 
 def image_dataset(reader, transform):
-    """ImageFolder; over a library the same with a loader of its own, as its users write it."""
+    """ImageFolder; over a library a dataset of the same images that reads through the library, as its users write it."""
     from PIL import Image
     from torchvision import datasets
     if isinstance(reader, Files):

@@ -9,7 +9,7 @@ fail() {
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# as_root COMMAND...: also through sudo; asks for a password only if somebody is there to type it.
+# as_root COMMAND...: runs a command as root, also through sudo, which asks for a password only at a terminal.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -22,7 +22,7 @@ as_root() {
     fi
 }
 
-# packages_for PROGRAM=PACKAGE...: the packages (comma-separated) whose program is missing.
+# packages_for PROGRAM=PACKAGE...: prints the packages (comma-separated) of the programs that are missing.
 packages_for() {
     local pair
     for pair in "$@"; do
@@ -30,7 +30,7 @@ packages_for() {
     done
 }
 
-# install_packages PACKAGE...: Debian's; nothing is done without a name.
+# install_packages PACKAGE...: installs packages of Debian; does nothing without a name.
 install_packages() {
     [ $# -gt 0 ] || return 0
     local by_hand="install these packages as root, then start this script again: $*"
@@ -42,7 +42,7 @@ install_packages() {
         apt-get -qq install --yes --no-install-recommends "$@" </dev/null >/dev/null || fail "$by_hand"
 }
 
-# A cargo that is recent enough for Cargo.toml's rust-version.
+# Finds cargo; fails if Rust is older than Cargo.toml's rust-version.
 need_rust() {
     have cargo || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
     have cargo || fail "Rust is missing: https://rustup.rs tells how to install it"
@@ -53,8 +53,8 @@ need_rust() {
         fail "Rust $wanted or newer is needed, and this is $found (with rustup: rustup update stable)"
 }
 
-# need_target TRIPLE: Rust's library for it by rustup, and for aarch64 a C compiler, and an emulator for what is built
-# (an array, `emulator`).
+# need_target TRIPLE: installs Rust's library for the target by rustup, and for aarch64 a C compiler, and an emulator for the
+# programs that are built (an array, `emulator`).
 need_target() {
     if ! has_rustup_target "$1"; then
         have rustup || fail "Rust for $1 is missing: https://rustup.rs tells how to install rustup, which brings it"
@@ -73,7 +73,7 @@ need_aarch64_compiler() {
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}"
 }
 
-# c_library_version PROGRAM: the oldest version of the C library that has all that the program takes from it.
+# c_library_version PROGRAM: prints the oldest version of the C library that has all symbols that the program takes from it.
 c_library_version() {
     local version
     version=$(objdump -p "$1" | sed -n 's/.* GLIBC_\([0-9.]*\)$/\1/p' | sort -V | tail -n 1)
@@ -81,7 +81,7 @@ c_library_version() {
     say "$version"
 }
 
-# Where cargo builds, whatever says so.
+# Prints the folder that cargo builds in, whichever setting names it.
 target_folder() {
     cargo metadata --format-version 1 --no-deps --locked |
         sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
@@ -95,5 +95,5 @@ need_fuse_device() {
         fail "/dev/fuse is closed to users other than root: as root, chmod 666 /dev/fuse"
 }
 
-# Mount points of type fuse.ffrfs, one a line (blanks as \040).
+# Prints the mount points of type fuse.ffrfs, one a line (blanks as \040).
 our_mounts() { awk '$3 == "fuse.ffrfs" { print $2 }' /proc/self/mounts; }

@@ -1,13 +1,13 @@
-/* readbench: how fast can threads read all samples of a folder in random order?
+/* readbench: measures how fast threads read all samples of a folder in random order.
  *
  *   readbench FOLDER FILES THREADS SEED BYTES
  *   readbench --print-order FILES SEED
  *
  * The folder holds FILES files named 000000, 000001, ... of BYTES bytes each. Every file is opened, fstat-ed, read to
  * its end and closed, as image readers do. Another size, a short read or any error ends the run with status 1.
- * ORDER=forward in the environment reads them in order instead; SUFFIX=/data reads 000000/data, 000001/data, ... --print-order reads nothing: the order comes out as
- * 64-bit integers of the machine's kind.
- * One line comes out: seconds, files a second, megabytes (10^6 bytes) a second, seconds of the slowest file. */
+ * ORDER=forward in the environment reads the files in order instead; SUFFIX=/data reads 000000/data, 000001/data, ...
+ * --print-order reads no file: it prints the order as 64-bit integers in the machine's byte order.
+ * Prints one line: seconds, files a second, megabytes (10^6 bytes) a second, seconds of the slowest file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -107,7 +107,7 @@ static void *reader(void *argument) {
     struct run *run = argument;
     char *buffer = aligned_alloc(4096, run->chunk_bytes);
     if (!buffer) fail("buffer", strerror(errno));
-    memset(buffer, 1, run->chunk_bytes); /* its page faults are not what is measured */
+    memset(buffer, 1, run->chunk_bytes); /* its page faults are not to be measured */
     for (uint32_t i; (i = atomic_fetch_add(&run->next, 1)) < run->files;) {
         double start = now_seconds();
         read_file(run, run->order[i], buffer);
@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
         .files = (uint32_t)number(argv[2], 1u << 30),
         .bytes_each = (int64_t)number(argv[5], INT64_MAX),
     };
-    /* No more than a file needs: many threads share the memory. */
+    /* No larger than a file needs, as each of many threads has a buffer. */
     run.chunk_bytes = run.bytes_each < CHUNK_BYTES ? ((size_t)run.bytes_each / 4096 + 1) * 4096 : CHUNK_BYTES;
     unsigned threads = (unsigned)number(argv[3], MAX_THREADS);
     const char *order = getenv("ORDER");

@@ -1,4 +1,4 @@
-"""Mount dataset containers so that every sample is a plain file, and tell the mount what will be read next.
+"""Mount dataset containers so that every sample is a plain file, and announce the samples that will be read next.
 
     import ffrfs
 
@@ -8,8 +8,9 @@
     ffrfs.announce("/mnt/ds", order)                 # samples that will be read, in that order
     loader = DataLoader(data, 64, sampler=ffrfs.Announced(RandomSampler(data), "/mnt/ds"))
 
-Everything but :func:`announce`, :func:`mounts` and :func:`stats` runs the program ``ffrfs``: the one that pip has installed with
-this package, else the first one in ``PATH``; the environment variable ``FFRFS`` names another one. ``python -m ffrfs`` runs it, too.
+The functions :func:`mount` and :func:`warmup`, and :meth:`Mount.unmount`, run the program ``ffrfs``: the program that pip has
+installed with this package, else the first ``ffrfs`` in ``PATH``; the environment variable ``FFRFS`` names another program.
+``python -m ffrfs`` runs the same program.
 """
 
 from ._announce import Announced, announce, warmup

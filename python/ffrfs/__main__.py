@@ -1,4 +1,4 @@
-"""``python -m ffrfs`` is the program, where its directory is not in ``PATH``."""
+"""``python -m ffrfs`` runs the program, even if its directory is not in ``PATH``."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Telling a mount which samples will be read next, so that they are there before they are asked for."""
+"""Announces samples to a mount, which fetches them before they are read."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Sized,
 from ._mounts import control_errors, control_file, opened_anew, read_control, root_of
 from ._program import Error, StrPath, run
 
-#: ``_IOC(_IOC_WRITE, 0xf1, 1, size)`` without the size, and the most bytes that one call carries.
+#: ``_IOC(_IOC_WRITE, 0xf1, 1, size)`` without the size, the bits to shift the size by, and the most bytes of one call.
 _ANNOUNCE, _SIZE_SHIFT, _MOST_BYTES = 1 << 30 | 0xF1 << 8 | 1, 16, 16_376
-#: ``_IOC(_IOC_WRITE, 0xf1, 3, 8)``: drops what is left of the order with this name, and names what follows.
+#: ``_IOC(_IOC_WRITE, 0xf1, 3, 8)``: drops the rest of the order with this name, and gives the name to the samples that follow.
 _BEGIN_ORDER = 1 << 30 | 8 << 16 | 0xF1 << 8 | 3
 #: The name that means all orders.
 _ALL_ORDERS = 0
-#: What the mount answers to something that is not a sample.
+#: The errors of the mount for a number or a path that is not a sample.
 _NOT_A_SAMPLE = (errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-#: What the program says of a line of its standard input that is not a sample, and its exit codes then.
+#: The program's message about a line of its standard input that is not a sample, and its exit codes with this message.
 _WRONG_LINE, _WRONG_LINE_CODES = re.compile(r"standard input:[0-9]+: (.*)", re.DOTALL), (1, 2)
-#: Between two tries while too many samples wait.
+#: The pause between two tries while too many samples wait.
 _PAUSE_SECONDS = 0.05
-#: A daemon that another one follows has left after so long.
+#: The time after which a daemon has ended that another daemon follows.
 _LEAVING_SECONDS = 0.2
 
 Order = Union[Iterable[int], Iterable[StrPath]]
 
 
 def announce(path: StrPath, order: Order, *, wait: bool = False, replace: bool = False) -> int:
-    """Announces samples that will be read, in that order, after what was announced before. Works on read-only mounts.
+    """Announces samples that will be read, in that order, after the samples announced before. Works on read-only mounts.
 
     Args:
         path: the mount point, or a path in it.
         order: sample numbers (a NumPy array, a tensor, a range, any iterable of integers), or
             paths of files: absolute, or relative to the mount point.
-        wait: if the mount has no room for more announcements, wait until it has. Without it, announcing ends there:
-            what comes later would not be fetched soon anyway.
-        replace: drop first what was announced, by anybody, and is not read yet. With an empty order, that is all it does.
+        wait: if the mount has no room for more announcements, wait for room. Otherwise the rest of the order is not
+            announced: these samples would not be fetched soon anyway.
+        replace: first drop all samples that any program has announced and that are not read yet. With an empty order, the
+            call only drops them.
 
     Returns:
-        How many samples were announced.
+        The number of samples that were announced.
 
     Raises:
-        Error: no dataset of ffrfs is mounted there, or the mount takes no announcements.
+        Error: no dataset of ffrfs is mounted at the path, or the mount takes no announcements.
         TypeError: the order is not a list, nor anything else to iterate over.
-        ValueError: the order has something that is not a sample. Samples before it stay announced.
+        ValueError: an item of the order is not a sample. Samples before it may have been announced.
     """
     return _announce(path, order, wait, _ALL_ORDERS if replace else None)
 
 
 def _announce(path: StrPath, order: Order, wait: bool, name: Optional[int]) -> int:
-    """With a name, what is left of the order that had it is dropped."""
+    """Announces an order. With a name, first drops the rest of the order that had this name."""
     _check_is_list(order)
     root = root_of(path)
     with _Prefetch(root, name) as prefetch:
@@ -76,17 +77,18 @@ def _announce(path: StrPath, order: Order, wait: bool, name: Optional[int]) -> i
 
 
 def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = False) -> None:
-    """Has the mount fetch samples into the kernel's page cache, and waits for that.
+    """Has the mount fetch samples into the kernel's page cache (from a store: into the node's cache), and waits until it has.
 
     Args:
         path: the mount point, or a path in it.
-        order: sample numbers or paths; without it all samples.
+        order: sample numbers or paths; without an order, all samples.
         background: do not wait.
 
     Raises:
-        Error: samples cannot be read or do not match their checksums (code 4), or it is no mount (code 5).
+        Error: samples cannot be read or do not match their checksums (code 4; 9 if all of these samples are encrypted), or
+            no dataset of ffrfs is mounted at the path (code 5).
         TypeError: the order is not a list, nor anything else to iterate over.
-        ValueError: the order has something that is not a sample. Nothing is fetched.
+        ValueError: an item of the order is not a sample. No sample is fetched.
     """
     root = root_of(path)
     arguments: list[StrPath] = ["--background"] if background else []
@@ -105,21 +107,21 @@ def warmup(path: StrPath, order: Optional[Order] = None, *, background: bool = F
 
 
 class Announced:
-    """A sampler for a DataLoader that announces each epoch's order before it begins.
+    """A sampler for a DataLoader that announces each epoch's order before the epoch begins.
 
-    What is left of its order of the epoch before, if that was not read to its end, is dropped.
+    If the former epoch was not read to its end, the rest of its order is dropped.
 
-    Wraps any sampler or batch sampler, also ``DistributedSampler``; ``set_epoch`` and all else reaches that one::
+    Wraps any sampler or batch sampler, also ``DistributedSampler``; ``set_epoch`` and all other calls reach that sampler::
 
         sampler = ffrfs.Announced(RandomSampler(data), "/mnt/ds")
         loader = DataLoader(data, 64, sampler=sampler, num_workers=8)
 
     Args:
-        sampler: an iterable of indices, or of lists or arrays of indices, that ends: it is iterated to its end for its order.
-            (Of one without an end announce parts with :func:`announce`.)
+        sampler: an iterable of indices, or of lists or arrays of indices, that ends: it is read to its end to get the order.
+            (If a sampler has no end, announce parts of its order with :func:`announce`.)
         path: the mount point, or a path in it.
-        files: where index i of the dataset lies, if i is not the number of the sample: a sequence of paths, or a
-            function. For an ``ImageFolder`` that is ``[path for path, _ in data.samples]``.
+        files: the path of index i of the dataset, if i is not the number of the sample: a sequence of paths, or a
+            function of i. For an ``ImageFolder`` give ``[path for path, _ in data.samples]``.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class Announced:
         return iter(order)
 
     def _file_of(self, index: int) -> StrPath:
-        """Where index i of the dataset lies, if files say it."""
+        """The path of index i of the dataset, from ``files``."""
         files = self._files
         assert files is not None
         if callable(files):
@@ -151,7 +153,7 @@ class Announced:
             raise IndexError(f"files has {len(files)} paths, and none for index {index} of the sampler") from None
 
     def _name(self) -> int:
-        """Of its orders, on this mount: another one in each process."""
+        """The name of this sampler's orders: each process has another name."""
         process, name = self.__dict__.get("_named", (None, _ALL_ORDERS))
         if process != os.getpid():
             name = int.from_bytes(os.urandom(8), "little") | 1
@@ -159,7 +161,7 @@ class Announced:
         return int(name)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has orders of its own.
+        # A copy makes another name, so that it does not drop this sampler's orders.
         return {key: value for key, value in self.__dict__.items() if key != "_named"}
 
     def __len__(self) -> int:
@@ -168,13 +170,13 @@ class Announced:
         raise TypeError(f"{type(self.sampler).__name__} has no length")
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("sampler", "__setstate__"):  # a copy that is being unpickled has nothing yet
+        if name in ("sampler", "__setstate__"):  # a copy that is being unpickled has no attributes yet
             raise AttributeError(name)
         return getattr(self.sampler, name)
 
 
 def _is_batch(item: Any) -> bool:
-    """Also an array of NumPy or a tensor of PyTorch that has a dimension: one without is an index."""
+    """Whether an item is a batch: a list, a tuple, or an array or tensor with a dimension. Without one it is an index."""
     return isinstance(item, (list, tuple)) or bool(getattr(item, "ndim", 0))
 
 
@@ -189,9 +191,9 @@ def _check_is_list(order: Any) -> None:
 
 
 class _Prefetch:
-    """The control file that takes an order. If another daemon follows the one that it was opened at, it is opened at that one,
-    for what is left of the order: what the former one had not fetched is not announced again. A mount that is made anew for
-    another daemon (with io_uring) is an error."""
+    """The control file that takes an order. If another daemon follows the daemon that the file was opened at, the file is
+    opened again, and the next daemon gets the rest of the order: samples that the former daemon had taken and not fetched are
+    not announced again. It is an error if the mount is made anew for the next daemon (with io_uring)."""
 
     def __init__(self, root: Path, name: Optional[int]) -> None:
         self._root = root
@@ -208,8 +210,10 @@ class _Prefetch:
         self._close()
 
     def take(self, request: int, chunk: bytearray) -> None:
-        """Raises:
-        OSError: the mount refuses the chunk.
+        """Gives a chunk of the order to the mount.
+
+        Raises:
+            OSError: the mount refuses the chunk.
         """
         opened_anew(lambda: self._take(request, chunk))
 
@@ -224,7 +228,7 @@ class _Prefetch:
         self._stale_since = None
 
     def _close_if_stale_for_long(self) -> None:
-        """A daemon that is leaving does not know what was opened at the next one, whose order would be dropped."""
+        """Waits until the former daemon has ended: it does not know files of the next one, whose order would be dropped."""
         now = time.monotonic()
         self._stale_since = self._stale_since or now
         if now - self._stale_since > _LEAVING_SECONDS:
@@ -238,7 +242,7 @@ class _Prefetch:
             if self._name is not None:
                 self._begin_order(self._descriptor, self._name)
             if self._name == _ALL_ORDERS:
-                # At the next daemon, others may have announced before this process.
+                # At the next daemon, other processes may have announced before this one: their orders stay.
                 self._name = None
         return self._descriptor
 
@@ -261,7 +265,7 @@ class _Prefetch:
 
 
 def _chunks(root: StrPath, order: Order) -> Iterator[tuple[int, bytearray, bool]]:
-    """What fits into a call each, how many samples that is, and whether it is text."""
+    """Parts of the order that each fit into a call: the number of samples, the bytes, and whether the bytes are text."""
     items = iter(order)
     try:
         first = next(items)
@@ -303,10 +307,10 @@ def _chunks_of_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytearray]]:
 
 
 def _number(item: Any) -> int:
-    """An integer of Python, NumPy or PyTorch; never a float that happens to be whole, nor an answer of yes or no.
+    """The number of a sample: an integer of Python, NumPy or PyTorch, but no whole float and no truth value.
 
     Raises:
-        ValueError: it is something else, or negative.
+        ValueError: the item is not such an integer, or negative.
     """
     try:
         number = operator.index(item)
@@ -318,7 +322,7 @@ def _number(item: Any) -> int:
 
 
 def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
-    """Gives a sample for a list: its number, or its path below the mount point."""
+    """A function that makes a sample's line in a list: its number, or its path below the mount point."""
     top = os.path.join(os.fsencode(root), b"")
     real: dict[bytes, bytes] = {}
 
@@ -340,14 +344,14 @@ def _lines_of(root: StrPath) -> Callable[[Any], bytes]:
             raise ValueError(f"{item!r} does not lie in the mount {root}")
         if b"\n" in path or path.endswith(b"\r"):
             raise ValueError(f"{item!r}: a path with a newline cannot be announced; give the sample's number")
-        # A line of digits alone is a number.
+        # A line of digits alone would be a number.
         return b"./" + path + b"\n"
 
     return line
 
 
 def _wrong_item(root: Path, chunk: bytearray, is_text: bool) -> str:
-    """What the mount has refused of a chunk: it says that there is something, not which."""
+    """A message about the item of a chunk that the mount has refused: the mount's answer does not say which item it is."""
     if is_text:
         for line in bytes(chunk).split(b"\n"):
             if not line.startswith(b"./"):
@@ -372,10 +376,10 @@ def _wrong_item(root: Path, chunk: bytearray, is_text: bool) -> str:
 
 
 def _send(prefetch: _Prefetch, chunk: bytearray, wait: bool) -> bool:
-    """False: there is no room.
+    """Announces a chunk of the order. Returns False if the mount has no room for it.
 
     Raises:
-        OSError: something of it is not a sample.
+        OSError: an item of the chunk is not a sample.
         Error: the mount takes no announcements.
     """
     request = _ANNOUNCE | len(chunk) << _SIZE_SHIFT

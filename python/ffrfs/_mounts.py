@@ -1,4 +1,4 @@
-"""Mounting, unmounting, and what is mounted."""
+"""Mounts and unmounts datasets, lists mounts, and reads their control files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ._program import Error, StrPath, flags, run
 
 CONTROL = ".ffrfs"
 TYPE = "fuse.ffrfs"
-#: The inode number of each control directory; what a container has has a lower one.
+#: The inode number of each control directory; files and directories of a container have lower numbers.
 _CONTROL_INODE = 1 << 62
-#: For so long a control file may be stale: while one daemon takes over from another, both answer.
+#: The longest time that a control file may be stale: while one daemon takes over from another, both answer.
 _TAKEOVER_SECONDS = 2.0
-#: Between two tries meanwhile.
+#: The pause between two tries in this time.
 _PAUSE_SECONDS = 0.005
 
 Result = TypeVar("Result")
 
 
 class Mount:
-    """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block, in the process that made it:
-    one that was forked in the block does not unmount.
+    """A mount. Usable in ``with``, which gives :attr:`path` and unmounts at the end of the block. Only the process that made
+    the mount unmounts it then: a process that was forked in the block does not.
     """
 
-    #: Where the samples are: the mount point, without symbolic links.
+    #: The mount point, where the samples are, without symbolic links.
     path: Path
 
     def __init__(self, path: Path, made: bool) -> None:
@@ -44,20 +44,20 @@ class Mount:
         self._process = os.getpid()
 
     def unmount(self, lazy: bool = False) -> None:
-        """Unmounts; a second call does nothing, nor does one where somebody else has unmounted it.
+        """Unmounts the dataset. A second call does nothing; it is no error if another program has unmounted the dataset.
 
         Args:
-            lazy: detach the mount also while files in it are open; it ends when they are closed.
+            lazy: detach the mount even while files in it are open; the mount ends when these files are closed.
 
         Raises:
-            Error: files in it are open, or it is no mount of this user.
+            Error: files in the mount are open, or the mount belongs to another user.
         """
         if not self._is_mounted:
             return
         try:
             run("umount", [*(["--lazy"] if lazy else []), self.path])
         except Error:
-            # Somebody else may have unmounted it.
+            # Another program may have unmounted the dataset.
             if self.path in {info.path for info in mounts()}:
                 raise
         self._is_mounted = False
@@ -74,7 +74,7 @@ class Mount:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        # While an exception is on its way, its traceback may hold files open: they must not hide it.
+        # The traceback of an exception may hold files open: an error about open files must not hide that exception.
         if self._process == os.getpid():
             self.unmount(lazy=kind is not None)
 
@@ -87,11 +87,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class MountInfo:
-    """A mount of ffrfs, as the kernel's mount table has it."""
+    """A mount of ffrfs, as the kernel's mount table shows it."""
 
-    #: Where it is mounted.
+    #: The mount point.
     path: Path
-    #: The first container, as it was named.
+    #: The first source, by the name in the mount table.
     source: str
     #: The kernel's options, such as ``ro`` and ``allow_other``.
     options: tuple[str, ...]
@@ -104,21 +104,21 @@ def mount(
     password: Optional[str] = None,
     **options: Any,
 ) -> Mount:
-    """Mounts containers as one dataset. Returns when the mount works. What the program warns of (encrypted members without a
-    password, names that are shown changed) is a :class:`UserWarning`.
+    """Mounts containers as one dataset. Returns when the mount works. Each warning of the program (about encrypted members
+    without a password, or names that are shown changed) is a :class:`UserWarning`.
 
     Args:
         source: a container, a directory of containers, a glob or brace list, a URL such as
-            ``s3://bucket/train.ffr``, or several of them.
-        path: the mount point, which must exist; without it a new temporary directory, which :meth:`Mount.unmount` removes.
-        password: of encrypted members. It reaches the program through a pipe, not the command line.
-        options: those of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,
+            ``s3://bucket/train.ffr``, or several of these.
+        path: the mount point, which must exist; by default a new temporary directory, which :meth:`Mount.unmount` removes.
+        password: the password of encrypted members. It reaches the program through a pipe, not the command line.
+        options: the options of ``ffrfs mount --help`` by their names, such as ``suffix=".jpg"``, ``memory="2G"``,
             ``allow_other=True``; a list gives an option several times, such as ``include=["*.jpg", "*.png"]``.
 
     Raises:
         Error: the containers cannot be mounted.
-        ValueError: there is no source; ``foreground``, with which the program would not return before the end of the mount;
-            or a password with a newline, which no password can have.
+        ValueError: no source is given; or the option ``foreground``, with which the program would not return before the end
+            of the mount; or a password with a newline or a final carriage return, which no password can have.
     """
     if options.get("foreground"):
         raise ValueError("foreground: mount() returns while the dataset is served; run `ffrfs mount -f` for that")
@@ -150,7 +150,7 @@ def mount(
         for text in warned:
             warnings.warn(text, stacklevel=2)
     except BaseException:
-        # Warnings can be made errors; then nobody has the mount.
+        # Warnings can be made errors; then the caller does not get the mount.
         mounted.unmount()
         raise
     return mounted
@@ -164,7 +164,7 @@ def mounts() -> list[MountInfo]:
 
 
 def _of_row(row: list[bytes]) -> Optional[MountInfo]:
-    """A row of mountinfo, see proc_pid_mountinfo(5)."""
+    """Parses a row of mountinfo, see proc_pid_mountinfo(5). ``None`` if it is not a mount of ffrfs."""
     behind = row[row.index(b"-") + 1 :]
     if behind[0].decode() != TYPE:
         return None
@@ -173,7 +173,7 @@ def _of_row(row: list[bytes]) -> Optional[MountInfo]:
 
 
 def _text(field: bytes) -> str:
-    """Blanks and the like are written as \\040."""
+    """Decodes a field of mountinfo, where blanks and the like are written as \\040."""
     return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), field))
 
 
@@ -181,7 +181,7 @@ def root_of(path: StrPath) -> Path:
     """The mount point that a path lies in.
 
     Raises:
-        Error: it lies in no mount of ffrfs.
+        Error: the path lies in no mount of ffrfs.
     """
     here = Path(os.path.realpath(path))
     points = {info.path for info in mounts()}
@@ -194,17 +194,17 @@ def root_of(path: StrPath) -> Path:
 
 
 def stats(path: StrPath) -> dict[str, Any]:
-    """The counters of a mount, ``stats`` of ``ffrfs stats --json``; docs/monitoring.md explains each.
+    """The counters of a mount: the field ``stats`` of ``ffrfs stats --json``; docs/monitoring.md explains each.
 
     Raises:
-        Error: no dataset of ffrfs is mounted there, or the mount has no control directory, or its daemon is gone.
+        Error: no dataset of ffrfs is mounted at the path, or the mount has no control directory, or its daemon is gone.
     """
     counters: dict[str, Any] = json.loads(read_control(root_of(path), "stats.json"))
     return counters
 
 
 def control_file(root: Path, name: str) -> Path:
-    """Where a control file is.
+    """The path of a control file.
 
     Raises:
         NotADirectoryError: the mount has no control directory, though its container may have a file of that name.
@@ -220,14 +220,14 @@ def control_file(root: Path, name: str) -> Path:
 
 
 def read_control(root: Path, name: str) -> str:
-    """All of a control file."""
+    """The content of a control file."""
     with control_errors(root):
         return opened_anew(lambda: control_file(root, name).read_text(encoding="utf-8"))
 
 
 def opened_anew(call: Callable[[], Result]) -> Result:
-    """Makes a call that opens a control file, and makes it again while that is stale: it was opened at one daemon, and another
-    one has answered, which has followed it; or while the call is interrupted, as by a daemon that dies."""
+    """Makes a call that opens a control file, and makes it again while the file is stale (it was opened at one daemon, and the
+    daemon that follows has answered) or the call is interrupted, as by a daemon that dies."""
     until = time.monotonic() + _TAKEOVER_SECONDS
     while True:
         try:
@@ -244,7 +244,7 @@ def _is_shared(root: Path) -> bool:
 
 @contextmanager
 def control_errors(root: Path) -> Iterator[None]:
-    """A control file that cannot be opened or read is an :class:`Error` that says why."""
+    """Turns the error of a control file that cannot be opened or read into an :class:`Error` with the reason."""
     try:
         yield
     except OSError as error:

@@ -12,17 +12,16 @@ from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
 
-#: What a line of the program begins with that warns.
+#: The beginning of a line with a warning of the program.
 _WARNING = "ffrfs: warning: "
 
 
 class Error(Exception):
-    """The program failed. ``code`` is its exit code, the message is what it said.
+    """The program failed, or a mount cannot be used. ``code`` is the exit code of the program, or 5; the text is the message.
 
     Codes: 1 wrong usage, 2 a source cannot be read, 3 a source is not a usable container, 4 a checksum does not match,
-    5 mounting or unmounting failed, 6 the output cannot be written, 7 a store does not allow the
-    access, 8 a store cannot be reached, 9 a password is missing or wrong, or an
-    encryption is not read, 130 interrupted.
+    5 mounting or unmounting failed, 6 the output cannot be written, 7 a store does not allow the access, 8 a store cannot be
+    reached, 9 a password is missing or wrong, or ffrfs does not read this kind of encryption, 130 interrupted.
     """
 
     def __init__(self, message: str, code: int) -> None:
@@ -37,7 +36,7 @@ def program() -> str:
     """The path of the program.
 
     Raises:
-        FileNotFoundError: there is no such program.
+        FileNotFoundError: the program is not found.
     """
     named = os.environ.get("FFRFS")
     if named:
@@ -55,8 +54,8 @@ def program() -> str:
 
 
 def _script_directories() -> Iterator[Path]:
-    """Where pip puts programs: beside the interpreter, or with ``--user``, which need not be in PATH."""
-    if sys.executable:  # an interpreter in another program has none
+    """The directories where pip puts programs: beside the interpreter, and those of ``--user``, which need not be in PATH."""
+    if sys.executable:  # an interpreter in another program has no path
         yield Path(sys.executable).parent
     yield Path(sysconfig.get_path("scripts"))
     yield Path(sysconfig.get_path("scripts", f"{os.name}_user"))
@@ -72,10 +71,10 @@ def run(
     """Runs a sub-command to its end.
 
     Returns:
-        What it warned of.
+        The program's warnings.
 
     Raises:
-        Error: it failed, with what it said on stderr.
+        Error: the program failed; the text is its message on stderr.
     """
     done = subprocess.run(
         [program(), command, *(os.fspath(argument) for argument in arguments)],
