@@ -31,7 +31,7 @@ pub(super) struct Input<'a> {
     pub(super) length_bytes: usize,
     budget: Cell<u64>,
     /// The stored bytes that the chunks of all datasets may still have.
-    chunks: Cell<u64>,
+    chunk_bytes_left: Cell<u64>,
     /// The number of chunks that all datasets may still have.
     chunks_left: Cell<u64>,
 }
@@ -46,9 +46,17 @@ pub(super) struct Block {
 impl<'a> Input<'a> {
     pub(super) fn new(reader: Reader<'a>, base: u64) -> Self {
         let twice = reader.len().saturating_mul(2).saturating_add(FREE_BYTES);
-        let (budget, chunks) = (Cell::new(twice), Cell::new(twice));
+        let (budget, chunk_bytes_left) = (Cell::new(twice), Cell::new(twice));
         let chunks_left = Cell::new(MAX_CHUNKS);
-        Self { reader, base, address_bytes: 8, length_bytes: 8, budget, chunks, chunks_left }
+        Self {
+            reader,
+            base,
+            address_bytes: 8,
+            length_bytes: 8,
+            budget,
+            chunk_bytes_left,
+            chunks_left,
+        }
     }
 
     /// Reads the bytes at an address, all of which must lie in the file.
@@ -77,11 +85,11 @@ impl<'a> Input<'a> {
     /// Takes a chunk that lies at byte `at` of the file from the bytes and the number that all chunks may have: no two
     /// chunks lie in one place, and decoding many small ones from one place takes long.
     pub(super) fn take_chunk(&self, at: u64, bytes: u64) -> Result<()> {
-        let left = self.chunks.get().checked_sub(bytes).ok_or_else(|| {
+        let left = self.chunk_bytes_left.get().checked_sub(bytes).ok_or_else(|| {
             let found = "chunks of more than twice the file's length";
             self.reader.malformed(at, "chunks that do not overlap", found, "")
         })?;
-        self.chunks.set(left);
+        self.chunk_bytes_left.set(left);
         let left = self.chunks_left.get().checked_sub(1).ok_or_else(|| {
             let expected = format!("a file of {MAX_CHUNKS} chunks at most");
             self.reader.malformed(at, expected, "more", "")

@@ -7,22 +7,22 @@ use bytes::Bytes;
 #[derive(Default)]
 pub(in crate::store::remote) struct Joined {
     bytes: Vec<u8>,
-    is_too_long: bool,
+    lacks_memory: bool,
 }
 
 impl Joined {
     /// The bytes; `None` if there was no memory for all of them.
     pub(in crate::store::remote) fn into_bytes(self) -> Option<Vec<u8>> {
-        (!self.is_too_long).then_some(self.bytes)
+        (!self.lacks_memory).then_some(self.bytes)
     }
 }
 
 impl Sink for Joined {
     async fn push(&mut self, piece: Bytes) -> bool {
-        self.is_too_long = self.is_too_long || self.bytes.try_reserve(piece.len()).is_err();
-        if !self.is_too_long {
+        self.lacks_memory = self.lacks_memory || self.bytes.try_reserve(piece.len()).is_err();
+        if !self.lacks_memory {
             self.bytes.extend_from_slice(&piece);
         }
-        !self.is_too_long
+        !self.lacks_memory
     }
 }
