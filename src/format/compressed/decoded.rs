@@ -274,13 +274,18 @@ mod tests {
     use crate::format::codec::Codec;
     use crate::format::stream::INTERVAL_BYTES;
 
-    #[test]
-    fn only_so_much_is_decoded_until_the_limit_ends() {
-        let stored = zstd::bulk::compress(&[7; 3000], 1).unwrap();
+    /// Decodes frames of zstd.
+    fn decoded(stored: Vec<u8>) -> DecodedSource {
         let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", stored));
         let take = &mut |_: u64, _: &[u8]| Ok(());
         let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
-        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        DecodedSource::new(source, Arc::new(stream.unwrap()))
+    }
+
+    #[test]
+    fn only_so_much_is_decoded_until_the_limit_ends() {
+        let stored = zstd::bulk::compress(&[7; 3000], 1).unwrap();
+        let decoded = decoded(stored);
         let read = || decoded.read_exact_at(&mut [0; 10], 2000);
         decoded.limit(3001);
         read().unwrap();
@@ -299,10 +304,7 @@ mod tests {
     fn stored_bytes_that_decode_to_nothing_count_for_the_limit() {
         let skipped = [&[0x50, 0x2a, 0x4d, 0x18][..], &10_000_u32.to_le_bytes(), &[0; 10_000]];
         let stored = [skipped.concat(), zstd::bulk::compress(&[7; 30], 1).unwrap()].concat();
-        let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", stored));
-        let take = &mut |_: u64, _: &[u8]| Ok(());
-        let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
-        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        let decoded = decoded(stored);
         let read = || decoded.read_exact_at(&mut [0; 10], 0);
         decoded.limit(20_000);
         read().unwrap();
@@ -314,10 +316,7 @@ mod tests {
     #[test]
     fn a_table_that_is_decoded_from_next_to_nothing_takes_no_memory() {
         let frame = zstd::bulk::compress(&vec![0; 16 << 20], 1).unwrap();
-        let source: Arc<dyn Source> = Arc::new(MemorySource::new("x", frame.repeat(20)));
-        let take = &mut |_: u64, _: &[u8]| Ok(());
-        let stream = StreamIndex::build(source.as_ref(), Codec::Zstd, INTERVAL_BYTES, take);
-        let decoded = DecodedSource::new(source, Arc::new(stream.unwrap()));
+        let decoded = decoded(frame.repeat(20));
         let refused = decoded.table(0, decoded.len()).err().unwrap().to_string();
         assert!(refused.contains("bomb"), "{refused}");
         let table = decoded.table(5 << 20, 30 << 20).unwrap();

@@ -37,7 +37,7 @@ pub use manage::{CachedObject, Checked, Contents};
 pub use map::BLOCK_BYTES;
 pub use room::Freed;
 #[cfg(test)]
-pub(super) use testing::boot_anew;
+pub(super) use testing::{CacheDirectory, boot_anew};
 
 use crate::io::Pool;
 use crate::store::remote::{CacheMax, Object};

@@ -5,11 +5,48 @@ use super::map::{RECORD_BYTES, Record, Records, record_range};
 use super::state::read_up_to;
 use crate::store::remote::{Location, Object};
 use std::fs::{self, File};
-use std::ops::Range;
+use std::io;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::UNIX_EPOCH;
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// A temporary directory for a cache, removed with the value. It is in memory if possible: a cache leaves part of its file
+/// system free, which a build disk may not have.
+pub(in crate::store) struct CacheDirectory(TempDir);
+
+impl CacheDirectory {
+    pub(in crate::store) fn make() -> Self {
+        Self(tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap()))
+    }
+}
+
+impl Deref for CacheDirectory {
+    type Target = TempDir;
+
+    fn deref(&self) -> &TempDir {
+        &self.0
+    }
+}
+
+impl Drop for CacheDirectory {
+    /// Tries again: a measurement in the background, which outlives its cache, may make the lock anew meanwhile.
+    fn drop(&mut self) {
+        let is_left = || match fs::remove_dir_all(self.path()) {
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+            Ok(()) => false,
+        };
+        for _ in 0..1000 {
+            if !is_left() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
 
 /// An object at `url`, of this version and length.
 pub(super) fn object(url: &str, etag: &str, length_bytes: u64) -> Object {

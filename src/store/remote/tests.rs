@@ -7,7 +7,7 @@ use super::testing::{Answer, MemoryStore, content, location, wait_until};
 use super::{CacheMax, CachePlace, ErrorKind, RemoteFigures, RemoteOptions, StoreError, Stores};
 use crate::format::Source;
 use crate::io::ReadError;
-use crate::store::cache::{Cache, Claim, Entry, Fetching, boot_anew};
+use crate::store::cache::{Cache, CacheDirectory, Claim, Entry, Fetching, boot_anew};
 use crate::store::{Arrived, Cause, Part, Place, Store};
 use std::ops::Range;
 use std::path::Path;
@@ -143,11 +143,6 @@ fn stores_with(store: &Arc<MemoryStore>, options: RemoteOptions) -> Arc<Stores> 
     Stores::with(options, move |_, _| Ok(Arc::clone(&store) as Arc<_>))
 }
 
-/// A directory for a cache, in memory if possible: a cache takes nothing if the disk is nearly full.
-fn directory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 fn read(part: &Part, range: Range<u64>) -> Vec<u8> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     let length = bytes.len();
@@ -193,7 +188,7 @@ fn a_part_without_a_cache_fetches_exactly_what_is_read_and_more_to_open_it() {
 
 #[test]
 fn a_part_with_a_cache_fetches_each_block_once() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let (length, store) = (20_000_000, MemoryStore::new(20_000_000));
     let (stores, all) = (stores(&store, Some(directory.path())), content(length));
     let part = stores.open(&location()).unwrap();
@@ -220,7 +215,7 @@ fn a_part_with_a_cache_fetches_each_block_once() {
 
 #[test]
 fn what_is_announced_comes_in_whole_chunks_before_it_is_read() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let (length, store) = (30_000_000, MemoryStore::new(30_000_000));
     let (stores, all) = (stores(&store, Some(directory.path())), content(length));
     let part = stores.open(&location()).unwrap();
@@ -252,7 +247,7 @@ fn an_object_that_has_changed_gives_nothing_any_more() {
 
 #[test]
 fn a_cache_that_is_deleted_while_it_is_used_costs_no_reader_anything() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(3_000_000);
     let (stores, all) = (stores(&store, Some(directory.path())), content(3_000_000));
     let part = stores.open(&location()).unwrap();
@@ -282,7 +277,7 @@ fn a_failure_is_the_answer_to_others_that_ask_for_the_same_bytes() {
 
 #[test]
 fn a_block_that_is_not_trusted_is_fetched_once_more() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(3_000_000);
     let stores = stores(&store, Some(directory.path()));
     let part = stores.open(&location()).unwrap();
@@ -312,7 +307,7 @@ fn claim(entry: &Arc<Entry>, block: u64) -> Fetching {
 
 #[test]
 fn readers_wait_once_for_all_blocks_that_a_stopped_daemon_holds_and_anew_for_another_daemon() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(5_000_000);
     let other = Cache::open(directory.path(), None).unwrap().entry(&store.object(), "").unwrap();
     let stores = impatient(&store, directory.path());
@@ -332,7 +327,7 @@ fn readers_wait_once_for_all_blocks_that_a_stopped_daemon_holds_and_anew_for_ano
 
 #[test]
 fn a_block_that_a_stopped_daemon_holds_is_read_without_the_cache() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(3_000_000);
     let stopped = Cache::open(directory.path(), None).unwrap().entry(&store.object(), "").unwrap();
     let held = claim(&stopped, 0);
@@ -398,7 +393,7 @@ fn who_joins_a_request_that_nobody_else_waits_for_any_more_gets_the_bytes_all_th
 
 /// The bytes and requests of a read after a boot of the machine, from a cache in which byte `at` of the object was damaged.
 fn read_after_a_crash(at: u64, range: Range<u64>) -> (Vec<u8>, Vec<Range<u64>>) {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(3_000_000);
     let first = stores(&store, Some(directory.path()));
     let part = first.open(&location()).unwrap();
@@ -425,7 +420,7 @@ fn a_cached_block_that_a_crash_of_the_machine_has_damaged_is_fetched_once_more()
 
 #[test]
 fn a_range_that_ends_behind_the_object_is_an_error_and_no_change_of_it() {
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::new(3_000_000);
     for cache in [Some(directory.path()), None] {
         let part = stores(&store, cache).open(&location()).unwrap();
@@ -459,7 +454,7 @@ fn limited(store: &Arc<MemoryStore>, cache: &Path, blocks: u64) -> Arc<Stores> {
 #[test]
 fn readers_of_an_announced_order_find_right_bytes_while_blocks_take_each_others_places() {
     const SAMPLE: u64 = 100_000;
-    let directory = directory();
+    let directory = CacheDirectory::make();
     let store = MemoryStore::with(24 << 20, Duration::from_millis(1), (256 << 10, Duration::ZERO));
     let (stores, all) = (limited(&store, directory.path(), 6), content(24 << 20));
     let part = stores.open(&location()).unwrap();

@@ -86,7 +86,7 @@ proptest! {
         while_open in any::<bool>(),
         restarts in any::<bool>(),
     ) {
-        let directory = place();
+        let directory = CacheDirectory::make();
         let object = object("s3://bucket/key", "\"1\"", 3 * BLOCK_BYTES + 7);
         let first = daemon_in_run(&directory, 1);
         let entry = first.entry(&object, "").unwrap();
@@ -120,7 +120,7 @@ proptest! {
 #[test]
 fn data_that_was_truncated_replaced_or_deleted_is_fetched_again() {
     for change in ["truncate", "replace", "delete"] {
-        let directory = place();
+        let directory = CacheDirectory::make();
         let object = object("s3://bucket/key", "\"1\"", LENGTH);
         fill_all(&daemon(&directory).entry(&object, "").unwrap());
         let path = file(&directory, "data");
@@ -144,7 +144,7 @@ fn data_that_was_truncated_replaced_or_deleted_is_fetched_again() {
 
 #[test]
 fn data_that_is_truncated_while_it_is_open_ends_in_an_error_and_not_in_zeros() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let entry = daemon(&directory).entry(&object("s3://b/k", "\"1\"", LENGTH), "").unwrap();
     fill_all(&entry);
     fs::File::options().write(true).open(file(&directory, "data")).unwrap().set_len(5).unwrap();
@@ -156,7 +156,7 @@ fn data_that_is_truncated_while_it_is_open_ends_in_an_error_and_not_in_zeros() {
 
 #[test]
 fn a_cache_that_is_deleted_serves_what_is_open_and_takes_new_entries() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let cache = daemon(&directory);
     let (one, other) = (object("s3://b/1", "\"1\"", LENGTH), object("s3://b/2", "\"1\"", LENGTH));
     let entry = cache.entry(&one, "").unwrap();
@@ -182,7 +182,7 @@ fn a_full_file_system_is_served_on_without_the_cache() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let directory = place();
+    let directory = CacheDirectory::make();
     let options = Some("size=24m,mode=0700");
     if mount(Some("tmpfs"), directory.path(), Some("tmpfs"), MsFlags::empty(), options).is_err() {
         return;
@@ -210,7 +210,7 @@ fn a_full_file_system_is_served_on_without_the_cache() {
 
 #[test]
 fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let (one, other) = (daemon(&directory), daemon(&directory));
     let object = object("s3://bucket/key", "\"1\"", LENGTH);
     let (mine, theirs) = (one.entry(&object, "").unwrap(), other.entry(&object, "").unwrap());
@@ -240,7 +240,7 @@ fn a_daemon_compares_blocks_that_others_have_fetched_and_keeps_those_that_match(
 #[test]
 fn links_that_others_put_into_a_shared_cache_are_not_followed() {
     for name in ["trash", "users", "entries"] {
-        let (directory, victim) = (place(), place());
+        let (directory, victim) = (CacheDirectory::make(), CacheDirectory::make());
         let precious = victim.path().join("user-precious");
         fs::write(&precious, "precious").unwrap();
         let cache = daemon(&directory);
@@ -265,7 +265,7 @@ fn links_that_others_put_into_a_shared_cache_are_not_followed() {
 
 #[test]
 fn no_file_is_made_through_a_link_for_the_tag_of_a_cache() {
-    let (directory, elsewhere) = (place(), place());
+    let (directory, elsewhere) = (CacheDirectory::make(), CacheDirectory::make());
     fs::create_dir(directory.path().join("objects")).unwrap();
     let target = elsewhere.path().join("nologin");
     std::os::unix::fs::symlink(&target, directory.path().join("objects/CACHEDIR.TAG")).unwrap();

@@ -56,7 +56,7 @@ fn fill_up_to(most: usize, cache: &Cache, entry: &Entry) -> BTreeSet<u64> {
 
 #[test]
 fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_pinned() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     // The fifth block fills the cache, and the next measurement evicts one.
     let cache = limited(&directory, 5);
     let (open, other) = (object("s3://b/open", "\"1\"", BLOCK_BYTES), limited(&directory, 5));
@@ -84,7 +84,7 @@ fn a_full_cache_evicts_what_was_not_used_for_longest_and_never_what_is_open_or_p
 
 #[test]
 fn nothing_is_evicted_or_removed_while_it_is_not_known_what_a_process_has_open() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let cache = limited(&directory, 3);
     // A link is not followed: like the file of another user, it cannot be opened.
     let unknown = directory.path().join("objects/users/user-other");
@@ -106,7 +106,7 @@ fn nothing_is_evicted_or_removed_while_it_is_not_known_what_a_process_has_open()
 
 #[test]
 fn other_versions_of_an_object_in_use_are_evicted_first() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let cache = limited(&directory, 3);
     assert!(fill_new(&cache, "s3://b/unrelated"));
     assert!(fill_new(&cache, "s3://b/changed"));
@@ -119,7 +119,7 @@ fn other_versions_of_an_object_in_use_are_evicted_first() {
 
 #[test]
 fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let cache = limited(&directory, 3);
     let entry = cache.entry(&object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
     let cached = fill_up_to(3, &cache, &entry);
@@ -144,7 +144,7 @@ fn a_cache_that_is_smaller_than_what_is_open_keeps_what_it_has_and_refuses_more(
 
 #[test]
 fn what_fills_the_cache_is_still_there_when_it_is_opened_again() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let object = object("s3://b/k", "\"1\"", 8 * BLOCK_BYTES);
     {
         let entry = limited(&directory, 100).entry(&object, "").unwrap();
@@ -159,7 +159,7 @@ fn what_fills_the_cache_is_still_there_when_it_is_opened_again() {
 
 #[test]
 fn a_cache_that_holds_more_than_a_new_smaller_maximum_evicts_the_excess_first() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let large = daemon(&directory);
     let old = large.entry(&object("s3://b/old", "\"1\"", 8 * BLOCK_BYTES), "").unwrap();
     assert!((0..8).all(|block| fill(&old, block)));
@@ -173,7 +173,7 @@ fn a_cache_that_holds_more_than_a_new_smaller_maximum_evicts_the_excess_first() 
 
 #[test]
 fn a_client_that_was_told_that_there_is_no_room_learns_of_new_room() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let (cache, other) = (limited(&directory, 1), limited(&directory, 1));
     let theirs = other.entry(&object("s3://b/1", "\"1\"", BLOCK_BYTES), "").unwrap();
     assert!(fill(&theirs, 0));
@@ -191,7 +191,7 @@ fn a_client_that_was_told_that_there_is_no_room_learns_of_new_room() {
 
 #[test]
 fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let cache = daemon(&directory);
     let entry = cache.entry(&object("s3://b/k", "\"1\"", BLOCK_BYTES), "").unwrap();
     assert!(fill(&entry, 0));
@@ -215,7 +215,7 @@ fn what_is_in_use_is_not_removed_and_a_killed_daemon_uses_nothing() {
 
 #[test]
 fn a_check_finds_damaged_blocks_and_lets_them_be_fetched_again() {
-    let directory = place();
+    let directory = CacheDirectory::make();
     let object = object("s3://b/k", "\"1\"", LENGTH);
     fill_all(&daemon(&directory).entry(&object, "").unwrap());
     let contents = Contents::open(directory.path()).unwrap().unwrap();

@@ -96,8 +96,8 @@ fn has_entry(directory: &Path) -> bool {
 
 /// Kills workers for a while, and goes on for longer while the cache has no entry, or `has_happened` is false for its
 /// directory.
-fn kill_workers(count: usize, has_happened: impl Fn(&Path) -> bool) -> TempDir {
-    let directory = place();
+fn kill_workers(count: usize, has_happened: impl Fn(&Path) -> bool) -> CacheDirectory {
+    let directory = CacheDirectory::make();
     let mut random = Random::new(1);
     let mut workers: Vec<_> = (0..count).map(|_| worker(&directory)).collect();
     let start = Instant::now();

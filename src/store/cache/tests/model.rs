@@ -61,7 +61,7 @@ struct Daemon {
 }
 
 struct World {
-    directory: TempDir,
+    directory: CacheDirectory,
     run: u8,
     daemons: Vec<Daemon>,
     /// Whole blocks, and whether each was checked since the machine booted.
@@ -180,7 +180,7 @@ proptest! {
     fn daemons_agree_with_the_model_on_what_is_present_and_who_fetches(
         acts in prop::collection::vec(acts(), 1..40)
     ) {
-        let directory = place();
+        let directory = CacheDirectory::make();
         let daemons = (0..DAEMONS).map(|_| World::start(&directory, 0)).collect();
         let mut world = World { directory, run: 0, daemons, whole: HashMap::new(), seen: <_>::default() };
         for act in &acts {
