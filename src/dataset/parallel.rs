@@ -105,6 +105,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn results_are_in_order_and_the_first_failure_ends_the_work() {
@@ -113,7 +114,12 @@ mod tests {
         let begun = AtomicUsize::new(0);
         let failed = map((0..100_000).collect(), 4, &|n: u32| {
             begun.fetch_add(1, Ordering::Relaxed);
-            if n == 3 { Err(Failure::usage("three")) } else { Ok(()) }
+            if n == 3 {
+                return Err(Failure::usage("three"));
+            }
+            // Minutes for all the others, because the thread that fails may have to wait for a CPU before it says so.
+            thread::sleep(Duration::from_millis(10));
+            Ok(())
         });
         assert_eq!(failed.unwrap_err().to_string(), "three");
         assert!(begun.into_inner() < 100_000);
@@ -126,7 +132,7 @@ mod tests {
         let failed = map(vec![1, 2], 2, &|n: u32| -> Result<(), Failure> {
             both_have_begun.wait();
             // The first item fails last.
-            std::thread::sleep(std::time::Duration::from_millis(50 * u64::from(2 - n)));
+            thread::sleep(Duration::from_millis(50 * u64::from(2 - n)));
             Err(Failure::usage(n))
         });
         assert_eq!(failed.unwrap_err().to_string(), "1");
