@@ -35,15 +35,17 @@ impl Spin {
     /// Polls until `is_there` or the time is over, and lets other threads run meanwhile. Returns whether `is_there` was true.
     pub fn until(&mut self, mut is_there: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
-        while start.elapsed() < POLL_TIME {
+        loop {
             if is_there() {
                 self.failures = 0;
                 return true;
             }
+            if start.elapsed() >= POLL_TIME {
+                self.failures += 1;
+                return false;
+            }
             let _ = nix::sched::sched_yield();
         }
-        self.failures += 1;
-        false
     }
 }
 

@@ -62,8 +62,9 @@ impl Mapping {
         let free = GUARDED.iter().position(|guard| guard.start.load(Ordering::Relaxed) == 0);
         let Some(place) = free else { return Ok(None) };
         let guard = &GUARDED[place];
-        guard.damaged.store(std::ptr::from_ref(damaged.as_ref()).cast_mut(), Ordering::Relaxed);
-        guard.length.store(length, Ordering::Relaxed);
+        // Who sees one of these sees as well that the former mapping has left.
+        guard.damaged.store(std::ptr::from_ref(damaged.as_ref()).cast_mut(), Ordering::Release);
+        guard.length.store(length, Ordering::Release);
         guard.start.store(map.as_ptr() as usize, Ordering::Release);
         Ok(Some(Self { map, length, damaged, place }))
     }
@@ -137,8 +138,13 @@ extern "C" fn on_sigbus(
     let address = unsafe { (*info).si_addr() } as usize;
     for guard in &GUARDED {
         let start = guard.start.load(Ordering::Acquire);
-        let length = guard.length.load(Ordering::Relaxed);
+        let length = guard.length.load(Ordering::Acquire);
+        let damaged = guard.damaged.load(Ordering::Acquire);
         if start == 0 || address < start || address - start >= length {
+            continue;
+        }
+        // Another mapping may have taken the place meanwhile: its length does not count from this start.
+        if guard.start.load(Ordering::Relaxed) != start {
             continue;
         }
         let page = page_start(address, page_bytes());
@@ -156,7 +162,6 @@ extern "C" fn on_sigbus(
                 0,
             )
         };
-        let damaged = guard.damaged.load(Ordering::Relaxed);
         if zeros != libc::MAP_FAILED && !damaged.is_null() {
             // SAFETY: `new` stored a pointer to a heap flag that the mapping owns until after it has left
             // this place, and the mapping is alive (see above).

@@ -223,11 +223,15 @@ fn connections(pid: u32) -> impl Iterator<Item = Option<String>> {
     let of_fuse = descriptors
         .filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == Path::new(DEVICE)));
     let hidden = hides.then_some(None).into_iter();
-    hidden.chain(of_fuse.map(move |fd| {
+    hidden.chain(of_fuse.filter_map(move |fd| {
         let info = format!("/proc/{pid}/fdinfo/{}", fd.file_name().display());
-        let text = fs::read_to_string(info).unwrap_or_default();
+        let text = match fs::read_to_string(info) {
+            // It was closed meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            text => text.unwrap_or_default(),
+        };
         let number = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
-        number.map(|number| number.trim().to_owned())
+        Some(number.map(|number| number.trim().to_owned()))
     }))
 }
 
@@ -290,7 +294,10 @@ mod tests {
         let found = mounts::at(directory.path()).unwrap().unwrap();
         let (id, this) = (MountId::of(found.number), std::process::id());
         let serves = || servers(&found.device, id, None).iter().any(|server| server.pid == this);
+        // Another test may hold a label of a mount that has gone: this process is of this mount as well.
+        let label = id.label().unwrap();
         let served = serves();
+        drop(label);
         umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
         // Older kernels do not show which connection a descriptor is of.
         let is_shown = connections(this).any(|shown| shown.is_some());

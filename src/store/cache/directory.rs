@@ -8,7 +8,7 @@
 
 use super::key::EntryId;
 use crate::io::files::beneath::Beneath;
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -120,13 +120,11 @@ impl Directory {
 
     /// Opens or creates a file that this user, or the group, can write.
     pub(super) fn create(&self, path: &Path, is_new: bool) -> io::Result<File> {
-        let mode = if self.is_shared { 0o660 } else { 0o600 };
-        let mut options = File::options();
-        options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let options = self.file_options();
         match options.clone().create_new(true).open(path) {
             Ok(file) => {
                 if self.is_shared {
-                    file.set_permissions(Permissions::from_mode(mode))?;
+                    file.set_permissions(Permissions::from_mode(self.file_mode()))?;
                 }
                 Ok(file)
             }
@@ -137,9 +135,21 @@ impl Directory {
         }
     }
 
+    fn file_mode(&self) -> u32 {
+        if self.is_shared { 0o660 } else { 0o600 }
+    }
+
+    fn file_options(&self) -> OpenOptions {
+        let mut options = File::options();
+        options.read(true).write(true).mode(self.file_mode());
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        options
+    }
+
     fn open_lock(&self) -> io::Result<File> {
         let path = self.objects.join("lock");
-        match self.create(&path, false) {
+        // The lock is made last: who has it finds all directories, though somebody may have deleted them.
+        match self.file_options().open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make()?;
                 self.create(&path, false)
@@ -288,7 +298,10 @@ mod tests {
         // The next one is told at once, whatever its patience: else each shard of a mount would wait.
         assert!(mine.lock(File::try_lock, Duration::from_secs(3600)).is_err());
         drop(held);
-        drop(mine.lock_exclusively().unwrap());
+        // A process that another test has just started may have the lock until it runs its program.
+        while mine.lock_exclusively().is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
         let _shared = (mine.lock_shared().unwrap(), theirs.lock_shared().unwrap());
     }
 }
