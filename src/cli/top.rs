@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest time between looks at keys and signals.
 const ATTENTION: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ fn show(
         for (mount, sample) in samplers.take() {
             state.take(mount, sample);
         }
-        terminal.draw(|frame| draw::draw(frame, state))?;
+        terminal.draw(|frame| draw::draw(frame, state, Instant::now()))?;
         if signalled.load(Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
         }

@@ -60,7 +60,9 @@ fn an_answer_that_is_short_refused_or_missing_is_an_error_and_no_data() {
         assert_eq!(part.read_exact_at(&mut [0; 10], 5_000).unwrap_err().to_string(), why);
         assert!(part.table(5_000, 10).is_err(), "{fate:?}");
         let mut first = [0; 10];
-        part.read_exact_at(&mut first, 0).unwrap();
+        // On a busy machine, an answer may come after the deadline, and is there then.
+        let read = part.read_exact_at(&mut first, 0);
+        read.or_else(|_| part.read_exact_at(&mut first, 0)).unwrap();
         assert_eq!(first[..], bytes()[..10], "the rest of the part can be read");
     }
 }

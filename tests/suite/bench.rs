@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const QUICK: [&str; 4] = ["--rounds=2", "--seconds=5", "-j2", "--batch=8"];
+const QUICK: [&str; 4] = ["--rounds=2", "--seconds=60", "-j2", "--batch=8"];
 
 fn bench(targets: &[&Path], args: &[&str]) -> super::common::Outcome {
     run(Command::new(FFRFS).arg("bench").args(targets).args(QUICK).args(args))

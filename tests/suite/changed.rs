@@ -18,13 +18,13 @@ fn many() -> Vec<Vec<u8>> {
     (0..MANY).map(|number| noise(number as u64, 1 + number % 40)).collect()
 }
 
-/// How often the thread that looks at the containers has waited.
-fn looks(mount: &Mount) -> u64 {
+/// How often the thread that looks at the containers has waited; `None` if it has not named itself yet.
+fn looks(mount: &Mount) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap().flatten();
     let mut statuses = threads.filter_map(|it| fs::read_to_string(it.path().join("status")).ok());
-    let status = statuses.find(|status| status.starts_with("Name:\tffrfs-watch\n")).unwrap();
+    let status = statuses.find(|status| status.starts_with("Name:\tffrfs-watch\n"))?;
     let waited = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    waited.unwrap().trim().parse().unwrap()
+    Some(waited.unwrap().trim().parse().unwrap())
 }
 
 /// Changes the container of a mount in which one sample was read, and checks the reads that follow.
@@ -37,9 +37,10 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let held = Held::new(&mount.path("000100"));
         // Waits until a look has shown that the attributes that the kernel has are right.
         let looks = || looks(&mount);
-        let before = looks();
+        wait_until("it looks", Duration::from_secs(20), || looks().is_some());
+        let before = looks().unwrap();
         fs::metadata(mount.path("000200")).unwrap();
-        wait_until("it has looked", Duration::from_secs(20), || looks() >= before + 2);
+        wait_until("it has looked", Duration::from_secs(20), || looks() >= Some(before + 2));
         change(&mount.container(), &samples);
         mount.wait_until_change_is_noticed("000002");
         // The kernel keeps the bytes that it has.
@@ -63,6 +64,8 @@ fn change(says: &str, change: impl Fn(&Path, &[Vec<u8>])) {
         let line = bad.iter().find(|line| line[0] == "-" && line[2] == container);
         let line = line.unwrap_or_else(|| panic!("{container} is not in {bad:?}"));
         assert!(line[1].contains(says), "{line:?}");
+        // What is shown as bad is logged after that.
+        wait_until("it is logged", Duration::from_secs(20), || mount.log().contains(says));
         let log = mount.log();
         assert_eq!(log.lines().filter(|line| line.contains(says)).count(), 1, "{log}");
         drop(held);

@@ -341,7 +341,7 @@ fn an_interrupt_leaves_nothing_behind() {
             let is_temporary = |name: &String| name.starts_with(".ffrfs-");
             let writes = |name: &String| {
                 let path = work.path().join(name);
-                path.is_dir() && !names_in(&path).is_empty()
+                fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some())
                     || fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 1 << 20)
             };
             has_ended || names_in(work.path()).iter().filter(|name| is_temporary(name)).any(writes)

@@ -141,13 +141,11 @@ fn a_read_is_traced_with_its_phases_within_it() {
         disk.slow_down(Duration::ZERO);
         let read = event(&mount, |event| is(event, "read", "000003.bin"));
         assert_phases_lie_in(&read);
-        let disk = read["phases"].as_array().unwrap().iter();
-        let longest =
-            disk.map(|phase| (phase["duration_ns"].as_u64(), &phase["name"])).max_by_key(|p| p.0);
-        let (duration, phase) = longest.unwrap();
         // If the lookup has begun to fetch the sample, the read waits for that fetch.
-        assert!(*phase == "disk" || *phase == "wait", "{read}");
-        assert!(duration.unwrap() >= 20_000_000, "{read}");
+        let all = read["phases"].as_array().unwrap().iter();
+        let of_disk = all.filter(|phase| phase["name"] == "disk" || phase["name"] == "wait");
+        let longest = of_disk.map(|phase| phase["duration_ns"].as_u64().unwrap()).max();
+        assert!(longest.is_some_and(|duration| duration >= 20_000_000), "{read}");
         assert!(phases(&read).contains(&"reply"), "{read}");
         assert_eq!((&read["bytes"], &read["errno"]), (&samples[3].len().into(), &0.into()));
         assert_eq!(read["pid"], thread_id());
@@ -358,10 +356,13 @@ fn a_trace_for_perfetto_has_every_read_with_its_phases_on_one_track() {
         let mount = Mount::with_samples(transport, &contents, &[]);
         let file = mount.scratch().join("trace.json");
         let mut tracer = Tracer::new(&mount, &["--chrome", file.to_str().unwrap()]);
+        page(&mount);
         for (number, sample) in contents.iter().enumerate() {
             assert!(mount.read(format!("{number:06}")).unwrap() == *sample);
         }
         assert!(!file.exists(), "it is there as a whole or not at all");
+        // The last read is answered before it is traced.
+        event(&mount, |event| is(event, "read", "000039"));
         assert_eq!(tracer.interrupt(), 0);
         let requests = records(&file);
         for (number, sample) in contents.iter().enumerate() {

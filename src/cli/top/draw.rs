@@ -73,12 +73,12 @@ impl Palette {
     }
 }
 
-/// Draws the whole screen.
-pub(super) fn draw(frame: &mut Frame, state: &State) {
+/// Draws the whole screen as it is at this time.
+pub(super) fn draw(frame: &mut Frame, state: &State, now: Instant) {
     let area = frame.area();
     let palette = Palette(state.has_colours);
     let view = state.view();
-    let silence = state.silence(Instant::now());
+    let silence = state.silence(now);
     let mut rows = area.height.saturating_sub(2);
     let bad = bad_lines(view, palette, rows.saturating_sub(16).clamp(1, 8));
     rows = rows.saturating_sub(bad.len() as u16);

@@ -4,6 +4,7 @@ use super::*;
 use crate::catalog::TreeBuilder;
 use crate::io::ControlRequest;
 use crate::vfs::Operation;
+use std::time::Instant;
 
 /// Ten samples with numbers for names.
 fn world() -> World {
@@ -21,8 +22,8 @@ fn open(vfs: &Vfs) -> u64 {
     }
 }
 
-fn later() -> std::time::Instant {
-    std::time::Instant::now() + Duration::from_millis(150)
+fn later() -> Instant {
+    Instant::now() + Duration::from_millis(150)
 }
 
 #[test]
@@ -63,10 +64,11 @@ fn a_last_line_without_newline_counts_when_the_writer_is_forgotten() {
 fn a_last_line_without_newline_counts_after_100_ms_of_silence() {
     let World { vfs, .. } = world();
     let (writer, other) = (open(&vfs), open(&vfs));
+    let before = Instant::now();
     vfs.write(writer, 1, b"1\n2").unwrap();
     vfs.write(other, 1, &5u64.to_le_bytes()).unwrap();
     vfs.write(other, 1, &[6, 0]).unwrap();
-    vfs.tick_announcements();
+    vfs.control().tick_at(before + Duration::from_millis(99));
     assert_eq!(vfs.prefetch().announced_order(), [1, 5], "it may go on yet");
     vfs.control().tick_at(later());
     assert_eq!(vfs.prefetch().announced_order(), [1, 5, 2], "a part of a number is none");
@@ -80,11 +82,12 @@ fn a_last_line_without_newline_counts_after_100_ms_of_silence() {
 fn behind_a_write_that_looks_like_a_full_buffer_the_rest_of_a_line_may_take_long() {
     let World { vfs, .. } = world();
     let (by_length, by_place) = (open(&vfs), open(&vfs));
+    let soon = later();
     let full: Vec<u8> = b"000003\n".iter().copied().cycle().take(4096).collect();
     vfs.write(by_length, 100, &full).unwrap();
     vfs.write(by_place, 4090, b"1\n0000").unwrap();
     let whole = 4096 / 7;
-    vfs.control().tick_at(later());
+    vfs.control().tick_at(soon);
     assert_eq!(vfs.prefetch().announced_order().len(), whole + 1);
     vfs.write(by_place, 4096, b"02\n").unwrap();
     assert_eq!(vfs.prefetch().announced_order()[whole..], [1, 2]);

@@ -141,9 +141,11 @@ impl Filesystem for Shown {
     ) {
         let file = self.file.try_clone().expect("a descriptor");
         let faults = Arc::clone(&self.faults);
+        // As the disk is when the request comes, whenever its thread gets a CPU.
+        let delay_ms = faults.delay_ms.load(Ordering::Relaxed);
         faults.waiting.fetch_add(1, Ordering::Relaxed);
         let answer = move || {
-            std::thread::sleep(Duration::from_millis(faults.delay_ms.load(Ordering::Relaxed)));
+            std::thread::sleep(Duration::from_millis(delay_ms));
             let broken = faults.broken.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let mut bytes = vec![0; size as usize];
             let read = file.read_at(&mut bytes, offset);
@@ -155,7 +157,7 @@ impl Filesystem for Shown {
                 _ => reply.error(Errno::EIO),
             }
         };
-        match self.faults.delay_ms.load(Ordering::Relaxed) {
+        match delay_ms {
             0 => answer(),
             _ => drop(std::thread::spawn(answer)),
         }

@@ -289,7 +289,7 @@ impl Mount {
     pub(crate) fn stop(&self) {
         kill(Pid::from_raw(self.pid), Signal::SIGSTOP).unwrap();
         // The signal has been sent, and a thread that runs may answer a request before it takes it.
-        wait_until("all threads have stopped", Duration::from_secs(20), || {
+        wait_until("all threads have stopped", Duration::from_secs(60), || {
             let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap().flatten();
             let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")));
             states.flatten().all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
@@ -299,7 +299,7 @@ impl Mount {
     /// Waits until the daemon has ended.
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
-        wait_until("the daemon ends", Duration::from_secs(20), || !self.is_served());
+        wait_until("the daemon ends", Duration::from_secs(60), || !self.is_served());
     }
 }
 
@@ -390,7 +390,7 @@ pub(crate) fn mounts_at(point: &Path) -> Vec<(String, String, String)> {
 }
 
 /// Undoes the octal escapes of the mount table.
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -417,7 +417,7 @@ pub(crate) fn is_mount_point(point: &Path) -> bool {
 /// Unmounts; a program that has just used the mount (to list all mounts, say) may keep it busy for a moment.
 #[track_caller]
 pub(crate) fn unmount_soon(point: &Path) {
-    wait_until("it can be unmounted", Duration::from_secs(20), || unmount(point, false).is_ok());
+    wait_until("it can be unmounted", Duration::from_secs(60), || unmount(point, false).is_ok());
 }
 
 /// Unmounts with the rights of the user who runs the tests.

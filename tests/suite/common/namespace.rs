@@ -3,12 +3,15 @@
 //! A new namespace is a copy, with the mounts of all other tests, and an unmount ends no mount that is in a copy: a daemon
 //! would not end when its test unmounts. So each copy is rid of these mounts at once.
 
+use super::mount::unescape;
 use super::{Need, have};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
+use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// Gives this thread, and the processes that it starts, a mount namespace of its own, if the user may have one. A test that
 /// runs at the same time may copy the namespace of all tests, with the mounts in it.
@@ -39,16 +42,26 @@ fn new_namespace(kept: Option<&Path>) {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     nix::mount::mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
-    let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
-    let mounts = table.lines().filter(|line| line.contains(" fuse.ffrfs "));
+    let table = fs::read("/proc/thread-self/mounts").unwrap();
     // A mount that lies in another one comes after it, and goes with it.
-    for point in mounts.filter_map(|line| line.split(' ').nth(1)) {
-        if kept != Some(Path::new(point)) {
-            match umount2(point, MntFlags::MNT_DETACH) {
-                // The mount has gone with its outer one, or with its directory.
-                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
-                Err(error) => panic!("{point}: {error}"),
-            }
+    for line in table.split(|&byte| byte == b'\n') {
+        let mut fields = line.split(|&byte| byte == b' ').skip(1);
+        let (Some(point), Some(b"fuse.ffrfs")) = (fields.next(), fields.next()) else { continue };
+        let point = PathBuf::from(OsString::from_vec(unescape(point)));
+        if kept != Some(&*point) {
+            detach(&point);
+        }
+    }
+}
+
+/// Detaches all that is mounted at a path: another file system may cover a mount of ffrfs.
+fn detach(point: &Path) {
+    loop {
+        match umount2(point, MntFlags::MNT_DETACH) {
+            Ok(()) => {}
+            // Nothing is left, or the mount has gone with its outer one or with its directory.
+            Err(Errno::EINVAL | Errno::ENOENT) => return,
+            Err(error) => panic!("{}: {error}", point.display()),
         }
     }
 }

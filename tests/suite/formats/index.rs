@@ -419,7 +419,7 @@ fn ctrl_c_while_an_index_is_built_leaves_no_file_behind() {
     let members: Vec<_> = (0..20_000).map(|i| (format!("{i}"), [7; 600])).collect();
     let bytes = tar(&members.iter().map(|(n, b)| (n.as_str(), &b[..])).collect::<Vec<_>>());
     let disk = Disk::showing(|path| fs::write(path, &bytes).unwrap());
-    disk.slow_down(Duration::from_millis(50));
+    disk.slow_down(Duration::from_millis(500));
     let indexes = temp_dir();
     let mut command = Command::new(FFRFS);
     command.args(["index", "--index-dir"]).arg(indexes.path()).arg(disk.container());

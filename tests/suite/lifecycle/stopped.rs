@@ -3,7 +3,7 @@
 use super::*;
 
 /// The time that commands wait for a daemon, and that a busy machine takes besides.
-const GIVEN_UP: Duration = Duration::from_secs(20);
+const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// The variable with the mount point, in the environment of all processes of commands.
 const ASKED: &str = "FFRFS_TEST_ASKED";

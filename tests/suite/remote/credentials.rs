@@ -127,8 +127,9 @@ fn the_process_that_runs_the_program_for_credentials_is_started_again_when_it_di
         printed.set("KILL", true);
         mount.read(sample(27)).unwrap_err();
         assert!(mount.log().contains("was killed each time"), "{}", mount.log());
-        printed.set("always", false);
+        // In this order: who is killed only once removes the file itself.
         printed.set("KILL", false);
+        printed.set("always", false);
         // A failure is remembered for a moment.
         wait_until("it can be read", LIMIT, || mount.read(sample(27)).is_ok());
         printed.check(&mount, 27);

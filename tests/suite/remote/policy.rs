@@ -16,7 +16,8 @@ fn an_announced_epoch_fetches_each_range_of_8_mib_once() {
         let samples = even_samples(1600, 110_000);
         let remote = Remote::new();
         let length = remote.put_samples(&samples);
-        let mount = remote.data(transport, &["hedge=no"]);
+        // With a limit, the room is known from the beginning.
+        let mount = remote.data(transport, &["hedge=no", "cache-max=1G"]);
         remote.store.forget_requests();
         let order = shuffled(1600, 1);
         announce(&mount, &order);
@@ -140,7 +141,9 @@ fn second_requests_for_slow_ones_are_at_most_a_twentieth() {
         assert!(second <= first / 20 + 10 + 24, "{second} second requests for {first}");
         assert!(second > 0, "no request was sent a second time");
         let gets = remote.store.summary().gets;
-        assert!(gets <= first + second, "{gets} GETs, of {first} and {second} that are counted");
+        // The store may come to a request that was sent twice before only now.
+        let counted = first + second + before[2];
+        assert!(gets <= counted, "{gets} GETs, of {first} and {second} that are counted");
         mount.unmount();
     });
 }

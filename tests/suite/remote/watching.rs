@@ -16,7 +16,8 @@ fn requests_to_the_store_are_traced_with_their_cause_range_and_phases() {
     for_each_transport(|transport| {
         let samples = even_samples(60, 110_000);
         let remote = Remote::with_samples(&samples);
-        let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &["cache=none"]);
+        let options = ["cache=none", "hedge=no"];
+        let mount = remote.mount_with(transport, &[&remote.s3("data.ffr")], &options);
         page(&mount);
         remote.store.forget_requests();
         remote.store.rule(Rule::gets(Fault::Stall { ms: 40 }));
@@ -279,7 +280,13 @@ fn a_container_in_a_store_is_benchmarked_with_mount_options() {
     let remote = Remote::with_samples(&even_samples(30, 20_000));
     let endpoint = format!("endpoint={}", remote.store.endpoint());
     let mut command = Command::new(FFRFS);
-    command.args(["bench", &remote.s3("data.ffr"), "--rounds=1", "--seconds=5", "--mode=shuffled"]);
+    command.args([
+        "bench",
+        &remote.s3("data.ffr"),
+        "--rounds=1",
+        "--seconds=60",
+        "--mode=shuffled",
+    ]);
     for option in [&*endpoint, "anonymous", "region=us-east-1", "cache=none"] {
         command.args(["-O", option]);
     }

@@ -41,7 +41,9 @@ fn a_mount_whose_daemons_all_hang_while_they_open_is_given_up_and_nobody_waits()
         let reader = read_later(&mount);
         wait_until("it is given up", LIMIT, || mount.log().contains("is given up"));
         let log = mount.log();
-        assert_eq!(log.matches("too long to open its containers").count(), 2, "{log}");
+        // One, if the supervisor had to wait for a CPU for seconds.
+        let hung = log.matches("too long to open its containers").count();
+        assert!((1..=2).contains(&hung), "{log}");
         assert!(log.contains("no process has served it for 10 s"), "{log}");
         assert!(reader.join().unwrap().is_err());
         wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
@@ -53,7 +55,7 @@ fn a_mount_whose_daemons_all_hang_while_they_open_is_given_up_and_nobody_waits()
 #[test]
 fn a_daemon_that_hangs_while_it_opens_is_followed_by_another_that_serves() {
     for_each_transport(|transport| {
-        let (source, mount, supervisor) = unserved(transport, "8");
+        let (source, mount, supervisor) = unserved(transport, "12");
         let waits = transport == Transport::DevFuse && can_resume();
         let reader = waits.then(|| read_later(&mount));
         wait_until("one is ended", LIMIT, || mount.log().contains("too long to open"));

@@ -7,10 +7,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// The screen as lines of text, and whether anything on it has a colour.
+/// The screen just after the mount has answered, as lines of text, and whether anything on it has a colour.
 fn screen(state: &State, columns: u16, rows: u16) -> (Vec<String>, bool) {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    terminal.draw(|frame| draw(frame, state)).unwrap();
+    terminal.draw(|frame| draw(frame, state, state.view().answered_at)).unwrap();
     let buffer = terminal.backend().buffer();
     let row = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     let is_coloured = buffer.content().iter().any(|cell| cell.fg != Color::Reset);
