@@ -331,6 +331,7 @@ mod tests {
     fn a_cache_that_is_deleted_while_it_is_measured_still_takes_blocks() {
         let place = tempfile::tempdir().unwrap();
         let room = Room::new(Directory::prepare(place.path()).unwrap(), None).unwrap();
+        room.look().unwrap();
         std::fs::remove_dir_all(room.directory.users()).unwrap();
         assert_eq!(room.look().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(room.take(1));
