@@ -260,6 +260,7 @@ fn odd_requests_are_answered_or_ended_and_scraping_goes_on() {
             silent.push(UnixStream::connect(&socket).unwrap());
             status(b"GET /metrics HTTP/1.1\r\n\r\n").contains("503")
         });
+        assert!(silent.len() > 4, "{}", silent.len());
         wait_until("it answers again", Duration::from_secs(20), || {
             status(b"GET /metrics HTTP/1.1\r\n\r\n").contains("200")
         });

@@ -178,8 +178,8 @@ mod tests {
                 if tries.get() < most { ptr::null_mut() } else { memory }
             }
         };
-        assert_eq!((patiently(100, after(2)), tries.get()), (memory, 2));
-        assert!(patiently(SMALL_BYTES + 1, after(2)).is_null() && tries.get() == 1, "it is large");
+        assert_eq!((patiently(100, after(3)), tries.get()), (memory, 3));
+        assert!(patiently(SMALL_BYTES + 1, after(3)).is_null() && tries.get() == 1, "it is large");
         let log = tempfile::NamedTempFile::new().unwrap();
         say_the_end_in(log.as_file()).unwrap();
         assert!(patiently(100, after(u32::MAX)).is_null());

@@ -121,5 +121,5 @@ fn a_tail_full_of_signatures_is_refused_in_time() {
     let bytes = b"PK\x05\x06".repeat(40_000);
     let start = std::time::Instant::now();
     assert!(open(bytes).is_err());
-    assert!(start.elapsed().as_secs() < 60);
+    assert!(start.elapsed().as_secs() < 5);
 }
