@@ -11,7 +11,11 @@ use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 /// Whether the user wants the work to end.
 #[derive(Clone, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt {
+    is_requested: Arc<AtomicBool>,
+    /// Set by the same signals, after the handler that ends the process at a second one.
+    has_come: Arc<AtomicBool>,
+}
 
 /// The one listener of the process: each further handler would make the next one dearer.
 static LISTENS: OnceLock<Interrupt> = OnceLock::new();
@@ -42,11 +46,13 @@ impl Interrupt {
     }
 
     fn listen_to(&self, signal: i32) {
-        // The order matters: the first signal finds the flag unset.
-        let ends = signal_hook::flag::register_conditional_default(signal, Arc::clone(&self.0));
-        let notes = signal_hook::flag::register(signal, Arc::clone(&self.0));
+        // The order matters: a signal is noted from the first of these on, and the first signal finds `has_come` unset.
+        let (is_requested, has_come) = (&self.is_requested, &self.has_come);
+        let notes = signal_hook::flag::register(signal, Arc::clone(is_requested));
+        let ends = signal_hook::flag::register_conditional_default(signal, Arc::clone(has_come));
+        let remembers = signal_hook::flag::register(signal, Arc::clone(has_come));
         let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
-        handlers.extend([ends, notes].into_iter().flatten());
+        handlers.extend([notes, ends, remembers].into_iter().flatten());
     }
 
     /// Ends the listening of this process: other listeners, which are there already, take the signals from now on.
@@ -62,7 +68,7 @@ impl Interrupt {
     }
 
     pub(crate) fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_requested.load(Ordering::Relaxed)
     }
 
     /// As [`Interrupt::requested`], as a failure.

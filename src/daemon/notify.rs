@@ -2,11 +2,16 @@
 
 use crate::format::one_line;
 use sd_notify::{NotifyState, notify, watchdog_enabled};
+use std::env;
+use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// The variable with the socket on which the service manager listens.
+const SOCKET: &str = "NOTIFY_SOCKET";
 /// Whether the service manager is not ours: a daemon has the environment of the process that has mounted, and is not the
 /// service that the manager there waits for.
 static IS_OF_ANOTHER: AtomicBool = AtomicBool::new(false);
@@ -30,9 +35,9 @@ pub(crate) fn reloading() {
     }
 }
 
-/// Notifies that the mount is being unmounted.
+/// Notifies that the mount is being unmounted. A service manager that does not read its messages does not delay that.
 pub(crate) fn stopping(status: &str) {
-    send(&[NotifyState::Stopping, NotifyState::Status(&one_line(status))]);
+    report(notify_at_once(&[NotifyState::Stopping, NotifyState::Status(&one_line(status))]));
 }
 
 /// If the service manager has a watchdog, answers it for as long as the mount answers a statfs, which goes
@@ -43,7 +48,7 @@ pub(crate) fn keep_alive(target: PathBuf) {
         loop {
             // After a lazy unmount another file system answers, which will do.
             let _ = nix::sys::statvfs::statvfs(&target);
-            send(&[NotifyState::Watchdog]);
+            alive();
             thread::sleep(timeout / 2);
         }
     };
@@ -60,16 +65,35 @@ pub(crate) fn watchdog() -> Option<Duration> {
     watchdog_enabled().map(|timeout| timeout / 2)
 }
 
-/// Notifies the watchdog that this process lives.
+/// Notifies the watchdog that this process lives. A service manager that does not read its messages is not waited for: the next
+/// notification says the same.
 pub(crate) fn alive() {
-    send(&[NotifyState::Watchdog]);
+    report(notify_at_once(&[NotifyState::Watchdog]));
 }
 
+/// Sends a notification, and waits until the service manager has room for it.
 fn send(state: &[NotifyState]) {
-    if IS_OF_ANOTHER.load(Ordering::Relaxed) {
-        return;
+    if !is_silent() {
+        report(notify(state));
     }
-    if let Err(error) = notify(state) {
-        tracing::warn!("cannot notify the service manager ($NOTIFY_SOCKET): {error}");
+}
+
+/// Sends a notification if the service manager has room for it.
+fn notify_at_once(state: &[NotifyState]) -> io::Result<()> {
+    let Some(path) = env::var_os(SOCKET).filter(|_| !is_silent()) else { return Ok(()) };
+    let lines: String = state.iter().map(|line| format!("{line}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect(path)?;
+    socket.send(lines.as_bytes()).map(drop)
+}
+
+fn is_silent() -> bool {
+    IS_OF_ANOTHER.load(Ordering::Relaxed)
+}
+
+fn report(sent: io::Result<()>) {
+    if let Err(error) = sent {
+        tracing::warn!("cannot notify the service manager (${SOCKET}): {error}");
     }
 }

@@ -22,8 +22,10 @@ const KEPT: Duration = Duration::from_millis(250);
 /// starts no other daemon: the service was stopped.
 const RESULT: &str = "SERVICE_RESULT";
 const STOPPED: [&str; 2] = ["success", "timeout"];
+/// How long a process that just mounts something else may look as if it served any mount.
+const PASSING: Duration = Duration::from_secs(2);
 /// How long a mount that may just be made anew may take to come, and the pause between two looks for it.
-const ANEW: Duration = Duration::from_secs(2);
+const ANEW: Duration = Duration::from_secs(10);
 const LOOK_FOR_IT: Duration = Duration::from_millis(20);
 /// The pause between two looks whether a process or a mount has ended.
 const LOOK: Duration = Duration::from_millis(2);
@@ -70,7 +72,7 @@ fn is_stopped(target: &Path) -> bool {
     let result = std::env::var(RESULT).unwrap_or_default();
     let mount = mounts::at(target).ok().flatten().filter(|_| STOPPED.contains(&&*result));
     let Some(mount) = mount else { return false };
-    let soon = Instant::now() + ANEW;
+    let soon = Instant::now() + PASSING;
     // A process that just mounts something else has, for a moment, a descriptor that could be of any connection.
     while fuse_connection::may_be_served(&mount.device, MountId::of(mount.number)) {
         if Instant::now() >= soon {

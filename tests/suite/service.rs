@@ -207,7 +207,6 @@ fn signs_of_life_are_given_as_long_as_the_mount_answers() {
     for_each_transport(|transport| {
         let place = Place::new(transport, "");
         let mut service = place.start(|command| {
-            // The socket takes eleven of these, which nobody reads while the daemon ends.
             command.env("WATCHDOG_USEC", "1000000");
         });
         assert_eq!(service.told()[0], "READY=1");
@@ -217,6 +216,25 @@ fn signs_of_life_are_given_as_long_as_the_mount_answers() {
         kill(service.pid(), Signal::SIGTERM).unwrap();
         let (code, stderr) = service.wait();
         assert_eq!(code, 0, "{stderr}");
+    });
+}
+
+#[test]
+fn a_service_manager_that_reads_no_messages_does_not_delay_the_unmount() {
+    for_each_transport(|transport| {
+        let place = Place::new(transport, "");
+        let mut service = place.start(|command| {
+            command.env("WATCHDOG_USEC", "200000");
+        });
+        assert_eq!(service.told()[0], "READY=1");
+        let filler = UnixDatagram::unbound().unwrap();
+        filler.set_nonblocking(true).unwrap();
+        let is_full = || filler.send_to(b"STATUS=full", place.path("notify")).is_err();
+        wait_until("the socket takes no more messages", IN_TIME, is_full);
+        kill(service.pid(), Signal::SIGTERM).unwrap();
+        let (code, stderr) = service.wait();
+        assert_eq!((code, is_mount_point(&place.point())), (0, false), "{stderr}");
+        assert!(stderr.contains("cannot notify the service manager"), "{stderr}");
     });
 }
 

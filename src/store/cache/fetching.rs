@@ -47,6 +47,16 @@ impl Held {
         self.write_record(&self.state.map.records.write(self.block, crc))
     }
 
+    /// The block's record. If it says that the block is present, marks it so before the record can be removed.
+    fn look(&self) -> Record {
+        let _records = self.state.lock_records_shared();
+        let record = self.state.record(&self.writing.map, self.block);
+        if matches!(record, Record::Present(_)) {
+            self.state.blocks.set(self.block);
+        }
+        record
+    }
+
     /// Records that the block is absent.
     pub(super) fn note_absent(&self) -> io::Result<()> {
         self.write_record(&[0; RECORD_BYTES as usize])
@@ -63,11 +73,8 @@ impl Held {
     /// Decides about the block, which may have been published before this process got the lock. It may take the room of
     /// `freed` blocks.
     fn claim(self, freed: Option<&mut Freed>) -> Claim {
-        match self.state.record(&self.writing.map, self.block) {
-            Record::Present(_) => {
-                self.state.blocks.set(self.block);
-                Claim::Present
-            }
+        match self.look() {
+            Record::Present(_) => Claim::Present,
             Record::Unchecked(crc) => Claim::Unchecked(Unchecked { held: self, crc }),
             Record::Absent => self.fetch(freed),
         }
@@ -167,6 +174,7 @@ impl Unchecked {
         let is_read = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
         let is_whole = is_read && crc32c(&bytes) == crc;
         // A cache that cannot be written is not asked for a while, so that no thread checks the block again and again.
+        let records = held.state.lock_records_shared();
         let noted = if is_whole { held.note(crc) } else { held.note_absent() };
         if let Err(error) = &noted {
             held.state.room.refuse(error);
@@ -181,6 +189,7 @@ impl Unchecked {
             }
             false => {
                 counters.rotten.fetch_add(1, Relaxed);
+                drop(records);
                 held.fetch(None)
             }
         }
@@ -250,6 +259,8 @@ impl Fetching {
         if self.next != self.range.end {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the block is not whole"));
         }
+        // Nobody removes the record before the mark is there, and the mark of a removed record would stay.
+        let _records = self.held.state.lock_records_shared();
         self.held.note(self.crc).inspect_err(|error| self.held.state.room.refuse(error))?;
         self.is_published = true;
         self.held.state.blocks.note_compared(self.held.block);
@@ -264,5 +275,59 @@ impl Fetching {
 impl Drop for Fetching {
     fn drop(&mut self) {
         self.held.state.room.settle(self.range.end - self.range.start, self.is_published);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CacheDirectory, bytes, object};
+    use super::super::{Cache, Entry};
+    use super::*;
+    use std::thread;
+    use std::time::Duration;
+
+    fn entry(directory: &CacheDirectory) -> Arc<Entry> {
+        let cache = Cache::open(directory.path(), None).unwrap();
+        cache.entry(&object("s3://bucket/key", "\"1\"", BLOCK_BYTES), "").unwrap()
+    }
+
+    /// A whole block that is not published yet.
+    fn written(entry: &Entry) -> Fetching {
+        let Claim::Fetch(mut fetching) = entry.claim(0) else { panic!("nobody fetches the block") };
+        fetching.write(0, &bytes(0..BLOCK_BYTES)).unwrap();
+        fetching
+    }
+
+    /// Does `mark` in another thread while records are being removed. Returns whether the block counted as present before the
+    /// removal had ended.
+    fn is_marked_during_a_removal(
+        entry: &Entry,
+        state: &Arc<State>,
+        mark: impl FnOnce() + Send,
+    ) -> bool {
+        thread::scope(|scope| {
+            let removal = state.lock_records();
+            let marking = scope.spawn(mark);
+            thread::sleep(Duration::from_millis(100));
+            let is_marked = entry.is_known(0);
+            drop(removal);
+            marking.join().unwrap();
+            is_marked
+        })
+    }
+
+    #[test]
+    fn no_block_is_marked_present_while_records_are_removed() {
+        let directory = CacheDirectory::make();
+        let (mine, theirs) = (entry(&directory), entry(&directory));
+        let fetching = written(&mine);
+        let state = Arc::clone(&fetching.held.state);
+        let publish = || fetching.publish().unwrap();
+        assert!(!is_marked_during_a_removal(&mine, &state, publish) && mine.is_known(0));
+
+        mine.invalidate(0);
+        written(&theirs).publish().unwrap();
+        let claim = || assert!(matches!(mine.claim(0), Claim::Present));
+        assert!(!is_marked_during_a_removal(&mine, &state, claim) && mine.is_known(0));
     }
 }

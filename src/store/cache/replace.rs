@@ -97,6 +97,7 @@ fn remove_one(state: &Arc<State>, writing: &Arc<Writing>, block: u64) -> Option<
 
 impl Removed {
     fn put_back(&self) {
+        let _records = self.held.state.lock_records_shared();
         if self.held.note(self.crc).is_ok() && !self.held.state.is_gone() {
             self.held.state.blocks.set(self.held.block);
         }

@@ -136,7 +136,8 @@ impl State {
         }
     }
 
-    fn lock_records_shared(&self) -> RwLockReadGuard<'_, ()> {
+    /// Keeps other threads from removing records.
+    pub(super) fn lock_records_shared(&self) -> RwLockReadGuard<'_, ()> {
         self.records_lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
