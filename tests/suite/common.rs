@@ -250,6 +250,20 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() ->
     }
 }
 
+/// Tries up to five times: an attempt that the machine has spoiled, as it gave no CPU for too long, returns the words that
+/// show this. An attempt that has failed for another reason panics.
+#[track_caller]
+pub(crate) fn up_to_five_times<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let mut spoiled = Vec::new();
+    while spoiled.len() < 5 {
+        match attempt() {
+            Ok(done) => return done,
+            Err(shown) => spoiled.push(shown),
+        }
+    }
+    panic!("all attempts were spoiled:\n{}", spoiled.join("\n"))
+}
+
 /// Waits until a program has ended; returns its exit code, and its stderr.
 pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> (i32, String) {
     let mut status = None;

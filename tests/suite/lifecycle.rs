@@ -9,8 +9,8 @@ use crate::common::{
     FFRFS, Fusectl, Mount, Need, Outcome, Source, Stopped, TempDir, Tmpfs, Transport, clean_up,
     container_in, drop_cached, ffrfs, flip_byte, for_each_transport, have, in_own_namespace_with,
     is_mount_point, is_running, mount_command, mounts_at, noise, own_namespace, parent_of, run,
-    samples, skip_forced, temp_dir, unmount, unmount_soon, wait_for_end, wait_until,
-    write_container,
+    samples, skip_forced, temp_dir, umount, unmount, unmount_soon, up_to_five_times, wait_for_end,
+    wait_until, write_container,
 };
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
@@ -92,17 +92,6 @@ fn pid_at(point: &Path) -> i32 {
     let text = fs::read(point.join(".ffrfs/info.json")).unwrap();
     let info: serde_json::Value = serde_json::from_slice(&text).unwrap();
     info["pid"].as_i64().unwrap() as i32
-}
-
-/// `ffrfs umount` of mounts that no process uses; but see [`unmount_soon`].
-fn umount(points: &[&Path]) -> Outcome {
-    let start = Instant::now();
-    loop {
-        let outcome = run(Command::new(FFRFS).arg("umount").args(points));
-        if !outcome.stderr.contains("busy") || start.elapsed() > IN_TIME {
-            return outcome;
-        }
-    }
 }
 
 // ---- beginning -----------------------------------------------------------------------------------

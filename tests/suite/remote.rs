@@ -24,6 +24,12 @@ use std::process::Command;
 /// The bucket of all tests.
 const BUCKET: &str = "bucket";
 
+/// The option by which no request is sent again because the store has got no CPU for long.
+const PATIENT: &str = "timeout=60";
+
+/// The options by which each request is sent once.
+const ONCE: [&str; 2] = ["hedge=no", PATIENT];
+
 /// A store, and a cache directory that all mounts of it share.
 struct Remote {
     store: Store,

@@ -12,7 +12,7 @@ mod upgrade;
 
 use crate::common::{
     FFRFS, Mount, Transport, container_in, for_each_transport, is_mount_point, is_running,
-    mount_command, noise, parent_of, run, temp_dir, wait_until, write_container,
+    mount_command, noise, parent_of, run, temp_dir, umount, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -55,13 +55,18 @@ fn children_of(supervisor: i32) -> Vec<i32> {
     children.filter(|&pid| is_running(pid)).collect()
 }
 
+/// As [`serving`], of a mount that perhaps no process serves.
+fn perhaps_serving(mount: &Mount) -> Option<i32> {
+    let info = fs::read(mount.path(".ffrfs/info.json")).unwrap_or_default();
+    let info: serde_json::Value = serde_json::from_slice(&info).unwrap_or_default();
+    info["pid"].as_i64().map(|pid| pid as i32)
+}
+
 /// Waits until another process serves than `before`, and gives its number.
 pub(crate) fn next_after(mount: &Mount, before: i32) -> i32 {
     let mut pid = before;
     wait_until("another process serves", LIMIT, || {
-        let info = fs::read(mount.path(".ffrfs/info.json")).unwrap_or_default();
-        let info: serde_json::Value = serde_json::from_slice(&info).unwrap_or_default();
-        pid = info["pid"].as_i64().unwrap_or(i64::from(before)) as i32;
+        pid = perhaps_serving(mount).unwrap_or(before);
         pid != before
     });
     pid
@@ -71,11 +76,20 @@ fn kill_server(mount: &Mount, signal: Signal) {
     kill(Pid::from_raw(serving(mount)), signal).unwrap();
 }
 
-/// Reads samples again and again, in several ways, until `stop` is set; panics at the first error or wrong byte.
-fn read_on(mount: &Mount, samples: &[Vec<u8>], first: usize, stop: &AtomicBool) -> usize {
+/// The reads of all readers, and whether they are to stop.
+#[derive(Default)]
+struct Readers {
+    reads: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// Reads samples again and again, in several ways, until it is to stop; panics at the first error or wrong byte.
+fn read_on(mount: &Mount, samples: &[Vec<u8>], first: usize, readers: &Readers) {
     let mut open = File::open(mount.path(name(first))).unwrap();
-    let mut reads = 0;
-    while !stop.load(Ordering::Relaxed) {
+    for reads in 0.. {
+        if readers.stop.load(Ordering::Relaxed) {
+            return;
+        }
         let number = (first + reads * 7) % samples.len();
         let path = mount.path(name(number));
         match reads % 4 {
@@ -97,9 +111,8 @@ fn read_on(mount: &Mount, samples: &[Vec<u8>], first: usize, stop: &AtomicBool) 
             }
             _ => assert_eq!(mount.list("").len(), samples.len()),
         }
-        reads += 1;
+        readers.reads.fetch_add(1, Ordering::Relaxed);
     }
-    reads
 }
 
 /// Stops the readers, also when the test fails.
@@ -113,19 +126,16 @@ impl Drop for Stop<'_> {
 
 /// Eight readers verify samples while `disturb` runs; there is no error and no wrong byte.
 fn with_readers(mount: &Mount, samples: &[Vec<u8>], disturb: impl FnOnce()) {
-    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let readers = &Readers::default();
     std::thread::scope(|scope| {
         for reader in 0..8 {
-            let (stop, reads) = (&stop, &reads);
-            scope.spawn(move || {
-                let done = read_on(mount, samples, reader * 5, stop);
-                reads.fetch_add(done, Ordering::Relaxed);
-            });
+            scope.spawn(move || read_on(mount, samples, reader * 5, readers));
         }
-        let _stop = Stop(&stop);
+        let _stop = Stop(&readers.stop);
         disturb();
+        let enough = || readers.reads.load(Ordering::Relaxed) > 100;
+        wait_until("the readers have read enough", LIMIT, enough);
     });
-    assert!(reads.load(Ordering::Relaxed) > 100, "{reads:?}");
 }
 
 #[test]
@@ -300,7 +310,7 @@ fn a_mount_that_hides_what_lists_patterns_and_links_stand_for_has_no_supervisor(
         let log = directory.path().join("log");
         let mut command = mount_command(Transport::DevFuse, &[source], &point, options);
         run(command.arg("--log-file").arg(&log)).ok();
-        run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+        umount(&[&point]).ok();
         let said = fs::read_to_string(&log).unwrap();
         fs::remove_file(&log).unwrap();
         assert!(said.contains("no supervisor"), "{source:?}: {said}");
@@ -330,7 +340,7 @@ fn relative_paths_and_a_failing_mount_are_as_without_a_supervisor() {
     kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
     wait_until("another process serves", LIMIT, || ![0, first].contains(&pid()));
     assert!(fs::read(point.join(name(3))).unwrap() == content()[3]);
-    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    umount(&[&point]).ok();
     wait_until("it is unmounted", LIMIT, || !is_mount_point(&point));
 }
 
@@ -352,6 +362,12 @@ fn the_figures_of_a_mount_are_shown_while_its_daemon_is_killed_again_and_again()
         });
         for _ in 0..6 {
             let before = serving(mount);
+            // After deaths within 250 ms, one after another, the pauses before the next start grow to seconds.
+            let served = format!("process {before} of ffrfs");
+            wait_until("the supervisor knows of it", LIMIT, || {
+                before == mount.pid() || mount.log().contains(&served)
+            });
+            std::thread::sleep(Duration::from_millis(300));
             kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
             wait_until("another process serves", LIMIT, || serving(mount) != before);
         }

@@ -5,7 +5,7 @@ mod left_out;
 
 use crate::common::{
     FFRFS, Mount, Need, Outcome, TempDir, ffrfs, fixture, for_each_transport, have, mount_command,
-    run, temp_dir, wait_until, write_container,
+    own_namespace, run, temp_dir, wait_until, write_container,
 };
 use ffrfs::format::ffrecord::{PACKED_DIRECTORY_MAGIC, pickle};
 use ffrfs::format::{Directory, Entry};
@@ -239,6 +239,7 @@ fn names_that_only_look_like_those_are_shown() {
 
 #[test]
 fn without_control_there_is_no_control_directory_and_a_sample_may_have_its_name() {
+    own_namespace();
     // The container's files in that directory are not taken for control files.
     let controls = [".ffrfs/info.json", ".ffrfs/stats.json", ".ffrfs/settings", ".ffrfs/prefetch"];
     let (_directory, source) = packed(&[&controls[..], &[".ffrfs/mine", "x"]].concat(), "x.zip");

@@ -3,7 +3,7 @@
 use crate::common::{
     FFRFS, Mount, Need, Source, TempDir, Transport, clean_up, container_in, ffrfs, flip_byte,
     for_each_transport, have, in_own_namespace, is_mount_point, offsets, run, samples, temp_dir,
-    wait_for_end, wait_until,
+    unmount_with, wait_for_end, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -124,7 +124,7 @@ fn a_config_file_mounts_in_the_background_and_flags_behind_it_count_more() {
         let outcome = ffrfs(&flags);
         let read = fs::read(place.point().join("000001.jpg"));
         let source = crate::common::mounts_at(&place.point());
-        let umount = ffrfs(&["umount", "--config", file.to_str().unwrap()]);
+        let umount = unmount_with(Command::new(FFRFS).args(["umount", "--config"]).arg(&file));
         clean_up(&place.point(), 0);
         outcome.ok();
         umount.ok();

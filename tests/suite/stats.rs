@@ -11,11 +11,17 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn mount(transport: Transport) -> Mount {
     let samples: Vec<_> = (0..20).map(|seed| noise(seed, 50_000)).collect();
     let mount = Mount::with_samples(transport, &samples, &[]);
     (0..20).for_each(|sample| drop(mount.read(format!("{sample:06}")).unwrap()));
+    // A read may be counted just after it is answered.
+    let is_counted = || mount.stats()["bytes_served"].as_u64() >= Some(20 * 50_000);
+    wait_until("all reads are counted", LIMIT, is_counted);
     mount
 }
 
@@ -51,8 +57,8 @@ fn the_table_tells_what_the_mount_has_done() {
             ["bytes_served", "samples_verified"].map(|name| stats[name].as_u64().unwrap())
         };
         let (mut figures, mut text) = ([0; 2], String::new());
-        // A read may be counted just after it is answered.
-        wait_until("all is counted", std::time::Duration::from_secs(30), || {
+        // Samples may be fetched ahead after the last read.
+        wait_until("all is counted", LIMIT, || {
             figures = counted();
             text = ffrfs(&["stats".as_ref(), mount.point().as_os_str()]).ok().text();
             figures == counted()
@@ -80,13 +86,17 @@ fn the_table_tells_what_the_mount_has_done() {
 fn json_is_one_object_with_what_the_control_files_say() {
     for_each_transport(|transport| {
         let mount = mount(transport);
-        let outcome = ffrfs(&["stats".as_ref(), "--json".as_ref(), mount.point().as_os_str()]).ok();
-        let report: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+        let args = ["stats".as_ref(), "--json".as_ref(), mount.point().as_os_str()];
+        let mut report = Value::Null;
+        // Samples may be fetched ahead after the last read.
+        wait_until("both say the same", LIMIT, || {
+            report = serde_json::from_slice(&ffrfs(&args).ok().stdout).unwrap();
+            let stats = mount.stats();
+            let mut names =
+                ["bytes_served", "bytes_fetched", "cache", "blocks", "bad_samples"].iter();
+            names.all(|name| !stats[name].is_null() && report["stats"][name] == stats[name])
+        });
         assert_eq!(report["info"], mount.info());
-        let stats = mount.stats();
-        for name in ["bytes_served", "bytes_fetched", "cache", "blocks", "bad_samples"] {
-            assert_eq!(report["stats"][name], stats[name], "{name}");
-        }
         assert_eq!(report["mountpoint"].as_str(), mount.point().to_str());
     });
 }
@@ -146,6 +156,8 @@ fn what_is_no_mount_is_said() {
 
 #[test]
 fn all_mounts_are_listed_with_their_source_and_what_they_have_done() {
+    // A list opens all mounts for a moment, so that those of other tests could not be unmounted.
+    own_namespace();
     for_each_transport(|transport| {
         let mount = mount(transport);
         let point = mount.point().to_str().unwrap().to_owned();
@@ -168,6 +180,7 @@ fn all_mounts_are_listed_with_their_source_and_what_they_have_done() {
 
 #[test]
 fn the_list_says_of_a_mount_that_its_container_has_changed() {
+    own_namespace();
     for_each_transport(|transport| {
         let line = |mount: &Mount| {
             let (text, point) = (ffrfs(&["list"]).ok().text(), mount.point().to_str().unwrap());
@@ -178,12 +191,7 @@ fn the_list_says_of_a_mount_that_its_container_has_changed() {
         let mount = Mount::new(transport, &source, &[]);
         fs::write(&source, vec![1; 200_000]).unwrap();
         let point = mount.path("000001");
-        for _ in 0..200 {
-            if fs::read(&point).is_err() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        wait_until("it is noticed", LIMIT, || fs::read(&point).is_err());
         assert!(line(&mount).ends_with("1 container"), "{}", line(&mount));
     });
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{
     Disk, Fusectl, Mount, Need, Transport, assert_errno, ffrfs, for_each_transport, have,
-    is_mount_point, is_running, noise, offsets, temp_dir, wait_until, write_container,
+    is_mount_point, is_running, noise, offsets, temp_dir, umount, wait_until, write_container,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -134,7 +134,7 @@ fn end_while_reading(options: &[&str], they_finish: bool, end: impl Fn(&Mount, &
 fn mount_again(mut mount: Mount, transport: Transport, disk: &Disk, options: &[&str]) {
     if mount.is_mounted() {
         // The mount may go by itself at the same moment.
-        let _ = ffrfs(&[Path::new("umount"), mount.point()]);
+        let _ = umount(&[mount.point()]);
     }
     wait_until("the daemon ends", IN_TIME, || !mount.is_served());
     assert!(!mount.is_mounted());
@@ -233,7 +233,7 @@ fn unmounting_after_the_readers_waits_for_what_is_fetched_ahead() {
         fs::write(mount.path(".ffrfs/prefetch"), numbers).unwrap();
         wait_until("reads are under way", IN_TIME, || disk.waiting() > 0);
         let start = Instant::now();
-        ffrfs(&[Path::new("umount"), mount.point()]).ok();
+        umount(&[mount.point()]).ok();
         wait_until("the daemon ends", IN_TIME, || !mount.is_served());
         assert!(start.elapsed() < IN_TIME);
         mount_again(mount, transport, &disk, &[]);

@@ -6,9 +6,10 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::File;
 use std::io::{self, Write};
+use std::ptr;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The bytes that buffers and threads leave free: a thread's stack, and several steps by which the heap grows.
 const HEADROOM_BYTES: usize = 8 << 20;
@@ -57,8 +58,9 @@ pub fn check_room_beside(bytes: usize) -> io::Result<()> {
 
 /// The largest allocation that waits for memory.
 const SMALL_BYTES: usize = 64 << 10;
-/// How long an allocation waits, and the pause between two attempts: other threads give memory back within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How often an allocation is tried again, and the pause before each attempt: other threads give memory back within milliseconds.
+/// Not a time: the other threads may have to wait for a CPU, as this one.
+const ATTEMPTS: u32 = 400;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The heap of the C library. A small allocation without memory waits for some, as its failure would end the process.
@@ -96,18 +98,15 @@ fn patiently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
 
 #[cold]
 fn wait_for(allocate: impl Fn() -> *mut u8) -> *mut u8 {
-    let start = Instant::now();
-    loop {
+    for _ in 0..ATTEMPTS {
         thread::sleep(PAUSE);
         let memory = allocate();
         if !memory.is_null() {
             return memory;
         }
-        if start.elapsed() >= PATIENCE {
-            say_the_end();
-            return memory;
-        }
     }
+    say_the_end();
+    ptr::null_mut()
 }
 
 /// The file for the message that the process ends for lack of memory, when nothing can be logged any more; else standard error.
@@ -164,7 +163,6 @@ pub fn limit_bytes() -> io::Result<Option<u64>> {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::ptr;
 
     #[test]
     fn a_small_allocation_waits_for_memory_and_says_so_in_the_log_if_there_is_none() {

@@ -420,6 +420,23 @@ pub(crate) fn unmount_soon(point: &Path) {
     wait_until("it can be unmounted", Duration::from_secs(60), || unmount(point, false).is_ok());
 }
 
+/// As [`unmount_soon`], by `ffrfs umount`.
+pub(crate) fn umount(points: &[&Path]) -> Outcome {
+    unmount_with(Command::new(FFRFS).arg("umount").args(points))
+}
+
+/// As [`unmount_soon`], by a command, which has failed if the mount is still busy after a minute.
+pub(crate) fn unmount_with(command: &mut Command) -> Outcome {
+    let start = Instant::now();
+    loop {
+        let outcome = run(command);
+        if !outcome.stderr.contains("busy") || start.elapsed() > Duration::from_secs(60) {
+            return outcome;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Unmounts with the rights of the user who runs the tests.
 pub(crate) fn unmount(point: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;

@@ -32,6 +32,8 @@ fn is_killed(pid: i32) -> bool {
 
 #[test]
 fn commands_give_up_on_a_stopped_daemon_say_what_helps_and_leave_nothing_behind() {
+    // A list opens all mounts for a moment, so that those of other tests could not be unmounted.
+    own_namespace();
     for_each_transport(|transport| {
         let mount = mount(transport);
         let point = mount.point().to_str().unwrap();

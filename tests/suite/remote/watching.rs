@@ -1,9 +1,9 @@
 //! The output of `trace`, `doctor` and `stats` about requests to a store.
 
 use super::*;
+use crate::metrics::ask;
 use crate::trace::{Tracer, assert_phases_lie_in, event, page, phases};
 use serde_json::Value;
-use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -205,10 +205,7 @@ fn every_metric_of_stores_is_in_the_manual_and_there() {
         let socket = remote.cache.path().join("metrics");
         let mount = remote.data(transport, &[&format!("metrics=unix:{}", socket.display())]);
         check(&mount, &samples, 0..4);
-        let mut connection = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut page = String::new();
-        connection.read_to_string(&mut page).unwrap();
+        let page = ask(&socket, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let families: Vec<_> = families.filter_map(|line| line.split(' ').next()).collect();
         for name in &named {

@@ -25,7 +25,14 @@ pid, point, sums = int(sys.argv[1]), sys.argv[2], sys.argv[3].split(',')
 READ, PIDFD_GETFD = 15, 438
 pidfd = os.pidfd_open(pid)
 opened = f'/proc/{pid}/fd'
-own = [number for number in os.listdir(opened) if os.readlink(f'{opened}/{number}') == '/dev/fuse']
+
+def is_device(number):
+    try:
+        return os.readlink(f'{opened}/{number}') == '/dev/fuse'
+    except OSError:
+        return False  # It was closed meanwhile.
+
+own = [number for number in os.listdir(opened) if is_device(number)]
 device = ctypes.CDLL(None).syscall(PIDFD_GETFD, pidfd, int(own[0]), 0)
 assert device >= 0
 inodes = {os.stat(f'{point}/{number:06}').st_ino: number for number in range(len(sums))}
@@ -52,8 +59,11 @@ def read(number):
 def stores():
     for thread in os.listdir(f'/proc/{pid}/task'):
         at = f'/proc/{pid}/task/{thread}'
-        if open(f'{at}/comm').read().strip() == 'ffrfs-store':
-            return open(f'{at}/stat').read().rsplit(')', 1)[1].split()[0] == 'D'
+        try:
+            if open(f'{at}/comm').read().strip() == 'ffrfs-store':
+                return open(f'{at}/stat').read().rsplit(')', 1)[1].split()[0] == 'D'
+        except OSError:
+            continue  # It has ended meanwhile.
 
 threading.Thread(target=steal, daemon=True).start()
 readers = []

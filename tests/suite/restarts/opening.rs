@@ -1,9 +1,9 @@
 //! Daemons that are started in place of dead ones, and cannot open their source, which hangs.
 
-use super::{LIMIT, can_resume, children_of, content, name, next_after};
+use super::{LIMIT, can_resume, children_of, content, name, next_after, perhaps_serving};
 use crate::common::{
     Disk, FFRFS, Mount, Source, Transport, container_in, ffrfs, for_each_transport, is_mount_point,
-    is_running, noise, parent_of, run, temp_dir, wait_until,
+    is_running, noise, parent_of, run, temp_dir, up_to_five_times, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -37,12 +37,12 @@ fn read_later(mount: &Mount) -> std::thread::JoinHandle<io::Result<Vec<u8>>> {
 #[test]
 fn a_mount_whose_daemons_all_hang_while_they_open_is_given_up_and_nobody_waits() {
     for_each_transport(|transport| {
-        let (source, mount, supervisor) = unserved(transport, "5");
+        let (source, mount, supervisor) = unserved(transport, "8");
         let reader = read_later(&mount);
-        wait_until("it is given up", LIMIT, || mount.log().contains("is given up"));
+        wait_until("it is given up", 2 * LIMIT, || mount.log().contains("is given up"));
         let log = mount.log();
         assert_eq!(log.matches("too long to open its containers").count(), 2, "{log}");
-        assert!(log.contains("no process has served it for 10 s"), "{log}");
+        assert!(log.contains("no process has served it for 16 s"), "{log}");
         assert!(reader.join().unwrap().is_err());
         wait_until("the supervisor ends", LIMIT, || !is_running(supervisor));
         assert!(mount.read(name(4)).is_err());
@@ -67,6 +67,36 @@ fn a_daemon_that_hangs_while_it_opens_is_followed_by_another_that_serves() {
     });
 }
 
+/// Kills the daemon of a mount on a slow disk. The next one serves, though it takes longer to open than one that hangs may. An
+/// error: the next one was ended, as for want of a CPU it, or the disk, did nothing for so long.
+fn serves_though_it_opens_slowly(
+    transport: Transport,
+    disk: &Disk,
+    samples: &[Vec<u8>],
+) -> Result<(), String> {
+    let options = ["restarts=5", "index=none"];
+    let mount = Mount::started(transport, &[&disk.container()], &options, |mut command| {
+        command.env("FFRFS_TEST_STARTING", "2");
+        command
+    });
+    disk.slow_down(Duration::from_millis(100));
+    kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
+    let killed = Instant::now();
+    let was_ended = || mount.log().contains("too long to open");
+    wait_until("the next one serves, or was ended", LIMIT, || {
+        was_ended() || perhaps_serving(&mount).is_some_and(|pid| pid != mount.pid())
+    });
+    let taken = killed.elapsed();
+    disk.slow_down(Duration::ZERO);
+    if was_ended() {
+        return Err(mount.log());
+    }
+    assert!(taken > Duration::from_secs(4), "{taken:?}");
+    let name = mount.list("").into_iter().find(|name| name.starts_with("003000")).unwrap();
+    assert!(mount.read(name).unwrap() == samples[3_000]);
+    Ok(())
+}
+
 #[test]
 fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
     for_each_transport(|transport| {
@@ -77,20 +107,7 @@ fn a_daemon_that_reads_on_while_it_opens_may_take_longer_than_one_that_hangs() {
         ffrfs(&[Path::new("convert"), &container, &tar]).ok();
         // All of the archive is read to find its members.
         let disk = Disk::showing(|path| assert!(fs::copy(&tar, path).is_ok()));
-        let options = ["restarts=5", "index=none"];
-        let mount = Mount::started(transport, &[&disk.container()], &options, |mut command| {
-            command.env("FFRFS_TEST_STARTING", "2");
-            command
-        });
-        disk.slow_down(Duration::from_millis(100));
-        kill(Pid::from_raw(mount.pid()), Signal::SIGKILL).unwrap();
-        let killed = Instant::now();
-        next_after(&mount, mount.pid());
-        assert!(killed.elapsed() > Duration::from_secs(4), "{:?}", killed.elapsed());
-        assert!(!mount.log().contains("too long to open"), "{}", mount.log());
-        disk.slow_down(Duration::ZERO);
-        let name = mount.list("").into_iter().find(|name| name.starts_with("003000")).unwrap();
-        assert!(mount.read(name).unwrap() == samples[3_000]);
+        up_to_five_times(|| serves_though_it_opens_slowly(transport, &disk, &samples));
     });
 }
 

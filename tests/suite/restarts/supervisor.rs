@@ -3,7 +3,8 @@
 use super::{COUNT, LIMIT, can_resume, children_of, content, name, next_after, parent_of};
 use crate::common::{
     FFRFS, Mount, Need, Transport, container_in, ffrfs, for_each_transport, have, in_own_namespace,
-    is_mount_point, is_running, mount_command, run, temp_dir, unmount, unmount_soon, wait_until,
+    is_mount_point, is_running, mount_command, run, temp_dir, umount, unmount, unmount_soon,
+    unmount_with, up_to_five_times, wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -36,9 +37,12 @@ import ctypes, os, socket, sys
 pid = int(sys.argv[1])
 pidfd, held = os.pidfd_open(pid), 0
 for number in os.listdir(f'/proc/{pid}/fd'):
-    if os.readlink(f'/proc/{pid}/fd/{number}').startswith('socket:'):
-        ours = ctypes.CDLL(None).syscall(438, pidfd, int(number), 0)
-        held += socket.socket(fileno=os.dup(ours)).getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    try:
+        if os.readlink(f'/proc/{pid}/fd/{number}').startswith('socket:'):
+            ours = ctypes.CDLL(None).syscall(438, pidfd, int(number), 0)
+            held += socket.socket(fileno=os.dup(ours)).getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError:
+        continue  # It was closed meanwhile.
 print(held, flush=True)
 sys.stdin.read()
 ";
@@ -62,15 +66,24 @@ impl Drop for Holder {
     }
 }
 
+/// A mount whose metrics are served on a port. An error: another program has taken the port first.
+fn with_a_port(transport: Transport) -> Result<(Mount, u16), String> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = ["restarts=5", &format!("metrics=127.0.0.1:{port}")];
+    match Mount::attempt_with_samples(transport, &content(), &options, |command| command) {
+        Ok(mount) => Ok((mount, port)),
+        Err(refused) if refused.stderr.contains("in use") => Err(refused.stderr),
+        Err(refused) => panic!("{refused:?}"),
+    }
+}
+
 #[test]
 fn metrics_are_served_by_the_next_process_though_the_one_before_holds_the_port() {
     if !have(Need::Root) || !have(Need::Program("python3")) {
         return;
     }
     for_each_transport(|transport| {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let option = format!("metrics=127.0.0.1:{port}");
-        let mount = Mount::with_samples(transport, &content(), &["restarts=5", &option]);
+        let (mount, port) = up_to_five_times(|| with_a_port(transport));
         let _holder = Holder::of_sockets(mount.pid());
         send(mount.pid(), Signal::SIGKILL);
         next_after(&mount, mount.pid());
@@ -380,7 +393,7 @@ fn a_mount_point_that_the_mount_has_made_is_removed_once() {
     let info: serde_json::Value =
         serde_json::from_slice(&fs::read(point.join(".ffrfs/info.json")).unwrap()).unwrap();
     let supervisor = parent_of(info["pid"].as_i64().unwrap() as i32);
-    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    umount(&[&point]).ok();
     wait_until("it is removed", LIMIT, || !point.exists());
     wait_until("it is said", LIMIT, || fs::read_to_string(&log).unwrap().contains("unmounted"));
     // By then the supervisor would have tried to remove the directory once more.
@@ -411,15 +424,15 @@ fn whoever_unmounts_by_whatever_means_leaves_no_process() {
             let mount = Mount::with_samples(transport, &content(), &["restarts=5"]);
             let (worker, supervisor) = (mount.pid(), parent_of(mount.pid()));
             let point = mount.point().to_str().unwrap().to_owned();
-            if !have(Need::Root) && means != "fusermount3" {
-                continue;
-            }
-            if means == "fusermount3" && !have(Need::Program("fusermount3")) {
+            let needed = if means == "fusermount3" { Need::Program(means) } else { Need::Root };
+            if !have(needed) {
                 continue;
             }
             match means {
-                "umount" => drop(run(Command::new("umount").arg(&point)).ok()),
-                "fusermount3" => drop(run(Command::new("fusermount3").args(["-u", &point])).ok()),
+                "umount" => drop(unmount_with(Command::new("umount").arg(&point)).ok()),
+                "fusermount3" => {
+                    unmount_with(Command::new("fusermount3").args(["-u", &point])).ok();
+                }
                 // In a namespace where nothing is mounted there the directory can be removed.
                 _ => in_own_namespace(|| fs::remove_dir(&point)).unwrap(),
             }

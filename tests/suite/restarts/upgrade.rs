@@ -5,7 +5,7 @@ use super::{
 };
 use crate::common::{
     FFRFS, Mount, Need, TempDir, Transport, assert_errno, container_in, ffrfs, for_each_transport,
-    have, is_running, run, temp_dir, wait_until,
+    have, is_running, run, temp_dir, umount, wait_until,
 };
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
@@ -349,7 +349,7 @@ fn metrics_and_relative_paths_survive_an_upgrade() {
     let socket = directory.path().join("metrics");
     assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
     assert!(fs::read(point.join(name(3))).unwrap() == content()[3]);
-    run(Command::new(FFRFS).arg("umount").arg(&point)).ok();
+    umount(&[&point]).ok();
     wait_until("the socket is removed", LIMIT, || !socket.exists());
 }
 
