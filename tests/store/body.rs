@@ -30,7 +30,8 @@ struct Sending {
     rest: Bytes,
     sent_bytes: u64,
     plan: Plan,
-    underway: Underway,
+    /// Until the last bytes are sent: a client that has them may ask for more at once.
+    underway: Option<Underway>,
     shared: Arc<Shared>,
     connection: Arc<Connection>,
 }
@@ -43,6 +44,7 @@ pub(super) fn sending(
     shared: Arc<Shared>,
     connection: Arc<Connection>,
 ) -> Body {
+    let underway = Some(underway);
     let sending = Sending { rest: bytes, sent_bytes: 0, plan, underway, shared, connection };
     let frames = futures_util::stream::unfold(Some(sending), |sending| async {
         let mut sending = sending?;
@@ -75,8 +77,14 @@ impl Sending {
             self.pace(length, bandwidth).await;
         }
         self.sent_bytes += length as u64;
-        self.underway.sent(length as u64);
-        Some(Ok(self.rest.split_to(length)))
+        if let Some(underway) = &self.underway {
+            underway.sent(length as u64);
+        }
+        let bytes = self.rest.split_to(length);
+        if self.rest.is_empty() {
+            self.underway = None;
+        }
+        Some(Ok(bytes))
     }
 
     /// Ends the body here, or lets it go on after a hang.
