@@ -48,7 +48,7 @@ pub(crate) fn keep_alive(target: PathBuf) {
         loop {
             // After a lazy unmount another file system answers, which will do.
             let _ = nix::sys::statvfs::statvfs(&target);
-            alive();
+            send(&[NotifyState::Watchdog]);
             thread::sleep(timeout / 2);
         }
     };
@@ -65,10 +65,13 @@ pub(crate) fn watchdog() -> Option<Duration> {
     watchdog_enabled().map(|timeout| timeout / 2)
 }
 
-/// Notifies the watchdog that this process lives. A service manager that does not read its messages is not waited for: the next
-/// notification says the same.
-pub(crate) fn alive() {
-    report(notify_at_once(&[NotifyState::Watchdog]));
+/// Notifies the watchdog that this process lives. Returns the time until the next notification, `pause` as a rule:
+/// it is shorter if the service manager, which is not waited for, had no room for the message.
+pub(crate) fn alive(pause: Duration) -> Duration {
+    let sent = notify_at_once(&[NotifyState::Watchdog]);
+    let next = if sent.is_ok() { pause } else { pause / 8 };
+    report(sent);
+    next
 }
 
 /// Sends a notification, and waits until the service manager has room for it.

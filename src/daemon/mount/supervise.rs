@@ -159,8 +159,7 @@ impl Supervision<'_> {
                 }
             }
             if alive_at.is_some_and(|at| at <= Instant::now()) {
-                notify::alive();
-                alive_at = watchdog.map(|pause| Instant::now() + pause);
+                alive_at = watchdog.map(|pause| Instant::now() + notify::alive(pause));
             }
             self.end_what_lingers();
             let until = self.due().into_iter().chain(self.start_at).chain(alive_at).min();
