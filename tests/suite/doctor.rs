@@ -2,7 +2,7 @@
 
 use crate::common::{
     FFRFS, Mount, NOTHING, Need, Outcome, Stopped, Transport, container_in, drop_cached, ffrfs,
-    fixture, for_each_transport, have, noise, run, samples, temp_dir, up_to_five_times,
+    fixture, for_each_transport, have, noise, run, samples, temp_dir, wait_until,
 };
 use crate::user::{Sandbox, have_sandbox};
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// `ffrfs doctor --json`: the exit code, and the checks.
 fn doctor(places: &[&Path]) -> (i32, Vec<Value>) {
@@ -153,37 +154,33 @@ fn a_mount_that_nobody_reads_is_said_to_be_idle_and_one_that_is_read_is_not() {
             assert_eq!(code, 0);
             check(&checks, ": bottleneck").clone()
         };
-        // The requests of the mount's beginning may be counted just after they are answered.
-        up_to_five_times(|| {
-            let idle = bottleneck();
-            let found = idle["found"].as_str().unwrap();
-            let says = found.starts_with("none, idle") && found.contains("(0 requests/s");
-            (says && idle["state"] == "ok").then_some(()).ok_or_else(|| idle.to_string())
-        });
-        let is_said_to_be_read = || {
-            let busy = bottleneck();
-            let found = busy["found"].as_str().unwrap();
-            let rate = found.split(['(', ' ']).find_map(|word| word.parse::<u64>().ok());
-            assert!(!found.starts_with("unknown"), "{busy}");
-            let is_read = !found.starts_with("none") && rate.unwrap() > 50;
-            is_read.then_some(()).ok_or_else(|| busy.to_string())
-        };
-        // The reader may get no CPU for half a second.
-        up_to_five_times(|| {
-            std::thread::scope(|scope| {
-                let measured = scope.spawn(|| {
-                    let said = (0..19).find_map(|_| is_said_to_be_read().ok());
-                    said.map_or_else(is_said_to_be_read, Ok)
-                });
-                while !measured.is_finished() {
+        let idle = bottleneck();
+        assert_eq!(idle["state"], "ok");
+        assert!(idle["found"].as_str().unwrap().starts_with("none, idle"), "{idle}");
+        assert!(idle["found"].as_str().unwrap().contains("(0 requests/s"), "{idle}");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     for number in 0..50 {
                         let file = fs::File::open(mount.path(format!("{number:06}"))).unwrap();
                         drop_cached(&file);
                         std::io::copy(&mut &file, &mut std::io::sink()).unwrap();
                     }
                 }
-                measured.join().unwrap()
-            })
+            });
+            // The reader may get no CPU for half a second.
+            let busy = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                wait_until("it is said to be read", Duration::from_secs(60), || {
+                    let busy = bottleneck();
+                    let found = busy["found"].as_str().unwrap();
+                    let rate = found.split(['(', ' ']).find_map(|word| word.parse::<u64>().ok());
+                    assert!(!found.starts_with("unknown"), "{busy}");
+                    !found.starts_with("none") && rate.unwrap() > 50
+                });
+            }));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            busy.unwrap()
         });
     });
 }
