@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// One version of one object in the cache. As a whole it is not evicted while a process has it open.
 pub struct Entry {
-    state: Arc<State>,
+    pub(super) state: Arc<State>,
 }
 
 impl Entry {
@@ -125,6 +125,7 @@ impl Entry {
     pub fn invalidate(&self, block: u64) {
         let removed = self.state.open_for_writing().and_then(|writing| {
             let _records = self.state.lock_records();
+            self.state.distrusted.fetch_add(1, Relaxed);
             self.state.blocks.clear(block);
             match self.state.record(&writing.map, block) {
                 Record::Absent => Ok(()),

@@ -52,7 +52,7 @@ impl Held {
         let _records = self.state.lock_records_shared();
         let record = self.state.record(&self.writing.map, self.block);
         if matches!(record, Record::Present(_)) {
-            self.state.blocks.set(self.block);
+            self.state.mark(self.block);
         }
         record
     }
@@ -173,9 +173,9 @@ impl Unchecked {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let is_read = read_up_to(&held.writing.data, &mut bytes, range.start) == bytes.len();
         let is_whole = is_read && crc32c(&bytes) == crc;
-        // A cache that cannot be written is not asked for a while, so that no thread checks the block again and again.
         let records = held.state.lock_records_shared();
         let noted = if is_whole { held.note(crc) } else { held.note_absent() };
+        // A cache that cannot be written is not asked for a while, so that no thread checks the block again and again.
         if let Err(error) = &noted {
             held.state.room.refuse(error);
         }
@@ -184,7 +184,7 @@ impl Unchecked {
             true => {
                 counters.checked.fetch_add(1, Relaxed);
                 held.state.blocks.note_compared(held.block);
-                held.state.blocks.set(held.block);
+                held.state.mark(held.block);
                 Claim::Present
             }
             false => {
@@ -259,14 +259,12 @@ impl Fetching {
         if self.next != self.range.end {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the block is not whole"));
         }
-        // Nobody removes the record before the mark is there, and the mark of a removed record would stay.
+        // Else another thread could remove the record before the block is marked, and the mark would stay.
         let _records = self.held.state.lock_records_shared();
         self.held.note(self.crc).inspect_err(|error| self.held.state.room.refuse(error))?;
         self.is_published = true;
         self.held.state.blocks.note_compared(self.held.block);
-        if !self.held.state.is_gone() {
-            self.held.state.blocks.set(self.held.block);
-        }
+        self.held.state.mark(self.held.block);
         self.held.state.counters.published.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -51,7 +51,7 @@ use state::{Counters, State};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use usage::Usage;
 
@@ -181,6 +181,7 @@ impl Cache {
             writing: Mutex::default(),
             usage: Usage::default(),
             records_lock: RwLock::default(),
+            distrusted: AtomicU64::new(0),
             comparisons: Default::default(),
             id,
             lease,

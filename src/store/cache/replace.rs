@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 
 struct Removed {
     held: Held,
     crc: u32,
+    /// [`State::distrusted`] at that time.
+    distrusted: u64,
 }
 
 /// Evicts these blocks, as far as that is possible now. Returns the room that they occupied; `None` if no block was evicted.
@@ -92,14 +94,18 @@ fn remove_one(state: &Arc<State>, writing: &Arc<Writing>, block: u64) -> Option<
     let Record::Present(crc) = state.record(&writing.map, block) else { return None };
     held.note_absent().ok()?;
     state.blocks.clear(block);
-    Some(Removed { held, crc })
+    let distrusted = state.distrusted.load(Relaxed);
+    Some(Removed { held, crc, distrusted })
 }
 
 impl Removed {
+    /// Makes the block present again, unless a reader that still saw its mark has found wrong bytes since.
     fn put_back(&self) {
-        let _records = self.held.state.lock_records_shared();
-        if self.held.note(self.crc).is_ok() && !self.held.state.is_gone() {
-            self.held.state.blocks.set(self.held.block);
+        let state = &self.held.state;
+        let _records = state.lock_records_shared();
+        let is_trusted = state.distrusted.load(Relaxed) == self.distrusted;
+        if is_trusted && self.held.note(self.crc).is_ok() {
+            state.mark(self.held.block);
         }
     }
 
@@ -127,6 +133,34 @@ impl Removed {
                 tracing::debug!("{}: {error}", state.paths.data.display());
                 0
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CacheDirectory, bytes, object};
+    use super::super::{Cache, Claim};
+    use super::*;
+
+    #[test]
+    fn a_block_that_a_reader_distrusts_while_it_is_being_evicted_is_not_put_back() {
+        let directory = CacheDirectory::make();
+        let cache = Cache::open(directory.path(), None).unwrap();
+        let entry = cache.entry(&object("s3://b/k", "\"1\"", BLOCK_BYTES), "").unwrap();
+        for is_distrusted in [false, true] {
+            let Claim::Fetch(mut fetching) = entry.claim(0) else { panic!() };
+            fetching.write(0, &bytes(0..BLOCK_BYTES)).unwrap();
+            fetching.publish().unwrap();
+            let removed = remove(&entry.state, &[0]).unwrap();
+            assert!(removed.len() == 1 && !entry.is_known(0));
+            if is_distrusted {
+                entry.invalidate(0);
+            }
+            removed.iter().for_each(Removed::put_back);
+            drop(removed);
+            assert_eq!(entry.is_present(&(0..1)), !is_distrusted);
+            entry.invalidate(0);
         }
     }
 }

@@ -53,9 +53,11 @@ pub(super) struct State {
     pub(super) is_gone: AtomicBool,
     pub(super) writing: Mutex<Weak<Writing>>,
     pub(super) usage: Usage,
-    /// Locked shared while records are read to mark blocks present, exclusively while a record and its mark are removed:
-    /// a mark never comes from a record that was removed meanwhile.
+    /// Locked shared while records are read or written to mark blocks present, exclusively while a record and its mark are
+    /// removed: a mark never comes from a record that was removed meanwhile.
     pub(super) records_lock: RwLock<()>,
+    /// How often a reader has found wrong bytes in a block. Raised while the records are locked exclusively.
+    pub(super) distrusted: AtomicU64,
     /// Locks by which only one of the threads that want to compare a block does so.
     pub(super) comparisons: [Mutex<()>; COMPARISONS],
     pub(super) id: EntryId,
@@ -97,8 +99,16 @@ impl State {
 
     /// Notes that the entry's files were deleted or cannot be used.
     pub(super) fn lose(&self) {
+        let _records = self.lock_records();
         self.is_gone.store(true, Relaxed);
         self.blocks.clear_all();
+    }
+
+    /// Marks a block present, as its record says, unless the entry is lost. The caller has locked the records.
+    pub(super) fn mark(&self, block: u64) {
+        if !self.is_gone() {
+            self.blocks.set(block);
+        }
     }
 
     /// Reads the map, where other processes record the blocks that they have fetched. Tells whether all of these blocks
@@ -131,7 +141,7 @@ impl State {
         let bytes = read_up_to(map, records, record_range(first).start);
         for (block, record) in (first..).zip(records[..bytes].chunks_exact(RECORD_BYTES as usize)) {
             if matches!(self.map.records.read(block, record), Record::Present(_)) {
-                self.blocks.set(block);
+                self.mark(block);
             }
         }
     }
