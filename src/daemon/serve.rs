@@ -8,6 +8,7 @@ use crate::failure::{Exit, Failure};
 use crate::io::mount::mount_id::Made;
 use crate::io::mount::mounts;
 use crate::transport::{Leaver, Mounted, Target};
+use crate::vfs::Vfs;
 use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -29,6 +30,7 @@ pub(crate) type Signals = SignalsInfo<WithOrigin>;
 
 /// A mount that the kernel has accepted, ready to be served.
 pub(crate) struct Service {
+    pub(crate) vfs: Arc<Vfs>,
     pub(crate) mounted: Mounted,
     /// The digest of the parts that the mount shows.
     pub(crate) digest: [u8; 32],
@@ -53,6 +55,7 @@ pub(crate) struct Service {
 
 /// A mount that is served, with all threads for that.
 pub(crate) struct Serving {
+    vfs: Arc<Vfs>,
     pub(crate) mounted: Mounted,
     /// The digest of the parts that the mount shows.
     pub(crate) digest: [u8; 32],
@@ -68,7 +71,8 @@ impl Service {
     /// # Errors
     /// The thread cannot be started; then the dataset is unmounted again, unless another process has made the mount.
     pub(crate) fn start(self) -> Result<Serving, Failure> {
-        let Self { mounted, target, signals, status, reload, mut metrics, unmounter, .. } = self;
+        let Self { vfs, mounted, target, signals, status, reload, mut metrics, unmounter, .. } =
+            self;
         let (end, digest) = (self.end, self.digest);
         let (target, made) = (Arc::new(target), mounted.made().clone());
         let listener = Listener {
@@ -89,7 +93,7 @@ impl Service {
         }
         metrics.iter_mut().for_each(|metrics| metrics.set_ours(true));
         sandbox::try_to_escape();
-        Ok(Serving { mounted, digest, target, status, metrics, unmounter })
+        Ok(Serving { vfs, mounted, digest, target, status, metrics, unmounter })
     }
 }
 
@@ -103,13 +107,14 @@ impl Serving {
 
     /// Serves until the dataset is unmounted, or left to another process.
     pub(crate) fn serve(self) -> Result<Exit, Failure> {
-        let Self { mounted, target, status, mut metrics, unmounter, .. } = self;
+        let Self { vfs, mounted, target, status, mut metrics, unmounter, .. } = self;
         notify::ready(&status);
         if let Some(directory) = target.directory() {
             notify::keep_alive(directory.to_owned());
         }
         let (made, leaver) = (mounted.made().clone(), mounted.leaver());
         let served = mounted.serve();
+        vfs.finish_checkpoints();
         if leaver.has_left() {
             metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
             tracing::info!("{target} is left to another process");

@@ -87,15 +87,17 @@ impl CheckpointStore for KeptCheckpoints {
             }
         }
     }
-}
 
-impl KeptCheckpoints {
-    /// Waits until all checkpoints are written. Returns the number of members for which that failed; the log has the
-    /// reasons.
-    pub(crate) fn finish(&self) -> u64 {
+    fn finish(&self) {
         for writer in lock(&self.writers).drain(..) {
             let _ = writer.join();
         }
+    }
+}
+
+impl KeptCheckpoints {
+    /// The number of members whose checkpoints could not be written; the log has the reasons.
+    pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 }

@@ -40,7 +40,8 @@ pub(crate) fn find_checkpoints(
         progress.inc(size_bytes);
     }
     progress.finish_and_clear();
-    Ok(kept.finish())
+    vfs.finish_checkpoints();
+    Ok(kept.failures())
 }
 
 /// The samples that need checkpoints, with their sizes in bytes.

@@ -33,8 +33,6 @@ pub(super) struct Prefetcher {
     wake: Arc<dyn Fn() + Send + Sync>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
-    /// The thread that stores, unless it could not be started; it ends after `thread`.
-    storing: Option<JoinHandle<()>>,
 }
 
 impl Prefetcher {
@@ -42,12 +40,11 @@ impl Prefetcher {
     pub(super) fn start(vfs: &Arc<Vfs>, device: Arc<Device>) -> io::Result<Self> {
         let (report, reported) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let (stores, storing) = start_storing(vfs, device)
+        let stores = start_storing(vfs, device)
             .inspect_err(|error| {
                 tracing::warn!("prefetched samples stay out of the kernel's page cache: {error}")
             })
-            .ok()
-            .unzip();
+            .ok();
         let work = Work { vfs: Arc::clone(vfs), stores };
         let stopped = Arc::clone(&stop);
         let run = move || {
@@ -75,18 +72,15 @@ impl Prefetcher {
         let wake = reported.recv().map_err(io::Error::other)?;
         let look = Arc::clone(&wake);
         vfs.when_there_is_something_to_fetch(move || look());
-        Ok(Self { wake, stop, thread, storing })
+        Ok(Self { wake, stop, thread })
     }
 
-    /// Ends the threads once the reads that are under way have ended; a source that hangs is not waited for. What is kept when
-    /// the last thread drops the file system is kept before the process ends.
+    /// Ends the thread once the reads that are under way have ended; a source that hangs is not waited for.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         (self.wake)();
         let start = Instant::now();
-        let threads = [Some(&self.thread), self.storing.as_ref()];
-        let have_ended = || threads.iter().flatten().all(|thread| thread.is_finished());
-        while !have_ended() && start.elapsed() < LAST_READS {
+        while !self.thread.is_finished() && start.elapsed() < LAST_READS {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -143,10 +137,7 @@ impl Work {
 
 /// Starts the thread that puts samples into the kernel's page cache. Samples that wait for it still count as
 /// prefetched, so the memory for prefetch bounds them.
-fn start_storing(
-    vfs: &Arc<Vfs>,
-    device: Arc<Device>,
-) -> io::Result<(mpsc::Sender<Vec<Delivery>>, JoinHandle<()>)> {
+fn start_storing(vfs: &Arc<Vfs>, device: Arc<Device>) -> io::Result<mpsc::Sender<Vec<Delivery>>> {
     let (stores, to_store) = mpsc::channel::<Vec<Delivery>>();
     let vfs = Arc::clone(vfs);
     let run = move || {
@@ -163,8 +154,8 @@ fn start_storing(
             vfs.stored(store, stored.is_ok());
         }
     };
-    let thread = threads::spawn("ffrfs-store", run)?;
-    Ok((stores, thread))
+    threads::spawn("ffrfs-store", run)?;
+    Ok(stores)
 }
 
 struct Worker {

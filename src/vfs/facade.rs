@@ -83,6 +83,11 @@ impl Vfs {
         self.reader.keep_checkpoints(store);
     }
 
+    /// Waits until all checkpoints that were found are written.
+    pub fn finish_checkpoints(&self) {
+        self.reader.finish_checkpoints();
+    }
+
     /// Sets the directory of the spool, for samples that cannot be decoded from the middle. The first call counts.
     pub fn spool_to(&self, directory: PathBuf) {
         self.reader.spool_to(directory);

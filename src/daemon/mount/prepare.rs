@@ -106,17 +106,17 @@ pub(super) fn prepare(
         let served = metrics.serve(&vfs, &target.to_string(), &request.name());
         served.map_err(|e| Failure::new(Exit::Mount, e))?;
     }
-    let served = Arc::downgrade(&vfs);
     let mounted = match resumed.handover {
-        None => Mounted::new(vfs, &target, options)?,
+        None => Mounted::new(Arc::clone(&vfs), &target, options)?,
         Some(handover) => Mounted::resume(&vfs, &target, &options, handover)?,
     };
     drop(reserved);
     tracing::info!(samples, "mounted on {target}");
     let status = format!("{} of {} on {target}", counted(samples, "sample"), request.name());
     let configured = request.configured.clone();
-    let reload = Reload { configured, vfs: served };
+    let reload = Reload { configured, vfs: Arc::downgrade(&vfs) };
     Ok(Service {
+        vfs,
         mounted,
         digest,
         target,

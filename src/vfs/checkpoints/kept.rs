@@ -18,6 +18,9 @@ pub trait CheckpointStore: Send + Sync {
 
     /// Keeps checkpoints of a sample, by writing them later: a reader waits.
     fn keep(&self, key: &CheckpointKey, bytes: Vec<u8>);
+
+    /// Waits until all checkpoints are written.
+    fn finish(&self);
 }
 
 /// The sample that checkpoints are of.

@@ -68,6 +68,12 @@ impl Reader {
         let _ = self.checkpoints.set(store);
     }
 
+    pub(super) fn finish_checkpoints(&self) {
+        if let Some(store) = self.checkpoints.get() {
+            store.finish();
+        }
+    }
+
     /// Sets the directory of the spools. The first call counts.
     pub(super) fn spool_to(&self, directory: PathBuf) {
         let _ = self.spool.set(directory);

@@ -3,8 +3,8 @@
 use super::file_in;
 use super::write::{Member, deflated, stored, text, zip};
 use crate::common::{
-    FFRFS, Mount, TempDir, Transport, assert_errno, drop_cached, flip_byte, for_each_transport,
-    noise, peak_memory_bytes, run, temp_dir, wait_until,
+    FFRFS, Mount, Outcome, TempDir, Transport, assert_errno, drop_cached, flip_byte,
+    for_each_transport, noise, peak_memory_bytes, run, temp_dir, wait_until,
 };
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -85,6 +85,36 @@ fn a_large_member_is_passed_over_once_and_read_in_the_middle_by_later_mounts() {
             .filter(|name| name.to_string_lossy().contains("ffrfs"))
             .collect();
         assert_eq!(names, ["x.zip.ffrfs-index"], "one file, and nothing half");
+    });
+}
+
+/// Whether a process writes checkpoints.
+fn writes_checkpoints(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm"));
+    threads.flatten().any(|thread| name(thread).is_ok_and(|name| name.trim() == "ffrfs-index"))
+}
+
+#[test]
+fn checkpoints_that_are_being_written_when_a_mount_ends_are_kept() {
+    for_each_transport(|transport| {
+        let archive = Archive::new();
+        archive.read(&Mount::new(transport, &archive.path, OPTIONS), 0);
+        let (before, kept) = (archive.kept_bytes(), File::open(archive.kept()).unwrap());
+        // The threads of the metrics use the file system until the process ends.
+        let metrics = format!("metrics=unix:{}", archive.directory.path().join("m").display());
+        let mount = Mount::new(transport, &archive.path, &[OPTIONS, &[&metrics]].concat());
+        kept.lock().unwrap();
+        archive.read(&mount, 1);
+        let is_writing = || writes_checkpoints(mount.pid());
+        wait_until("the checkpoints are being written", Duration::from_secs(20), is_writing);
+        let umount = Command::new(FFRFS).arg("umount").arg(mount.point()).spawn().unwrap();
+        wait_until("the mount has gone", Duration::from_secs(20), || !mount.is_mounted());
+        std::thread::sleep(Duration::from_millis(300));
+        kept.unlock().unwrap();
+        let outcome = Outcome::from(umount.wait_with_output().unwrap());
+        assert_eq!(outcome.code, 0, "{}", mount.log());
+        assert!(archive.kept_bytes() > before, "{}", mount.log());
     });
 }
 
