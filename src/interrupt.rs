@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
     is_requested: Arc<AtomicBool>,
-    /// Set by the same signals, after the handler that ends the process at a second one.
+    /// Whether a signal has come. Set after the handler that ends the process at a second signal has looked at it.
     has_come: Arc<AtomicBool>,
 }
 
@@ -46,7 +46,7 @@ impl Interrupt {
     }
 
     fn listen_to(&self, signal: i32) {
-        // The order matters: a signal is noted from the first of these on, and the first signal finds `has_come` unset.
+        // The order matters: a signal is noted from the first registration on, and the first signal finds `has_come` unset.
         let (is_requested, has_come) = (&self.is_requested, &self.has_come);
         let notes = signal_hook::flag::register(signal, Arc::clone(is_requested));
         let ends = signal_hook::flag::register_conditional_default(signal, Arc::clone(has_come));
@@ -61,7 +61,8 @@ impl Interrupt {
     /// A signal has come before.
     pub(crate) fn leave_to_others() -> Result<(), Failure> {
         let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
-        for handler in handlers.drain(..) {
+        // The handler that notes a signal goes last.
+        for handler in handlers.drain(..).rev() {
             signal_hook::low_level::unregister(handler);
         }
         LISTENS.get().map_or(Ok(()), Self::check)

@@ -1,17 +1,14 @@
 //! Notifies the service manager of the state of a mount, by the protocol of sd_notify(3); without one does nothing.
 
 use crate::format::one_line;
-use sd_notify::{NotifyState, notify, watchdog_enabled};
-use std::env;
-use std::io;
-use std::os::unix::net::UnixDatagram;
+use crate::io::process::descriptor_store::{self, SOCKET};
+use sd_notify::{NotifyState, watchdog_enabled};
+use std::io::{self, ErrorKind::WouldBlock};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The variable with the socket on which the service manager listens.
-const SOCKET: &str = "NOTIFY_SOCKET";
 /// Whether the service manager is not ours: a daemon has the environment of the process that has mounted, and is not the
 /// service that the manager there waits for.
 static IS_OF_ANOTHER: AtomicBool = AtomicBool::new(false);
@@ -69,26 +66,25 @@ pub(crate) fn watchdog() -> Option<Duration> {
 /// it is shorter if the service manager, which is not waited for, had no room for the message.
 pub(crate) fn alive(pause: Duration) -> Duration {
     let sent = notify_at_once(&[NotifyState::Watchdog]);
-    let next = if sent.is_ok() { pause } else { pause / 8 };
+    let has_no_room = sent.as_ref().is_err_and(|error| error.kind() == WouldBlock);
     report(sent);
-    next
+    if has_no_room { pause / 8 } else { pause }
 }
 
 /// Sends a notification, and waits until the service manager has room for it.
 fn send(state: &[NotifyState]) {
     if !is_silent() {
-        report(notify(state));
+        report(descriptor_store::notify(&lines(state)));
     }
 }
 
 /// Sends a notification if the service manager has room for it.
 fn notify_at_once(state: &[NotifyState]) -> io::Result<()> {
-    let Some(path) = env::var_os(SOCKET).filter(|_| !is_silent()) else { return Ok(()) };
-    let lines: String = state.iter().map(|line| format!("{line}\n")).collect();
-    let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?;
-    socket.connect(path)?;
-    socket.send(lines.as_bytes()).map(drop)
+    if is_silent() { Ok(()) } else { descriptor_store::notify_at_once(&lines(state)) }
+}
+
+fn lines(state: &[NotifyState]) -> String {
+    state.iter().map(|line| format!("{line}\n")).collect()
 }
 
 fn is_silent() -> bool {
@@ -96,7 +92,10 @@ fn is_silent() -> bool {
 }
 
 fn report(sent: io::Result<()>) {
-    if let Err(error) = sent {
-        tracing::warn!("cannot notify the service manager (${SOCKET}): {error}");
-    }
+    let Err(error) = sent else { return };
+    let why = match error.kind() {
+        WouldBlock => "it has not read the messages before".to_owned(),
+        _ => error.to_string(),
+    };
+    tracing::warn!("cannot notify the service manager (${SOCKET}): {why}");
 }

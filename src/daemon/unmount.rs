@@ -7,6 +7,7 @@ use crate::io::mount::fuse_connection::{self, Activity, Process};
 use crate::io::mount::made::MadeDirectory;
 use crate::io::mount::mount_id::MountId;
 use crate::io::mount::mounts::{self, Mount};
+use crate::io::mount::unshared::user_named;
 use crate::io::process::descriptor_store;
 use std::collections::BTreeSet;
 use std::io;
@@ -22,11 +23,13 @@ const KEPT: Duration = Duration::from_millis(250);
 /// starts no other daemon: the service was stopped.
 const RESULT: &str = "SERVICE_RESULT";
 const STOPPED: [&str; 2] = ["success", "timeout"];
-/// How long a process that just mounts something else may look as if it served any mount.
+/// How long a process that is mounting something else may look like a server of this mount.
 const PASSING: Duration = Duration::from_secs(2);
-/// How long a mount that may just be made anew may take to come, and the pause between two looks for it.
+/// How long a mount that may just be made anew may take to come.
 const ANEW: Duration = Duration::from_secs(10);
+/// The first pause between two looks for a mount or its server, and the longest: each looks at all processes.
 const LOOK_FOR_IT: Duration = Duration::from_millis(20);
+const LONGEST_LOOK: Duration = Duration::from_millis(200);
 /// The pause between two looks whether a process or a mount has ended.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a mount may be busy because another command asks whether its daemon answers, which holds the mount.
@@ -194,7 +197,7 @@ fn there_or_due<T>(
     look: impl Fn() -> io::Result<Option<T>>,
     is_due: impl Fn() -> bool,
 ) -> io::Result<Option<T>> {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), LOOK_FOR_IT);
     loop {
         let there = look()?;
         if there.is_some() {
@@ -203,7 +206,8 @@ fn there_or_due<T>(
         if start.elapsed() >= ANEW || !is_due() {
             return look();
         }
-        std::thread::sleep(LOOK_FOR_IT);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_LOOK);
     }
 }
 
@@ -253,9 +257,7 @@ fn may_not(mount: &Mount, error: &io::Error) -> Option<String> {
     let target = mount.target.display();
     let who = match owner {
         0 => "root has mounted it, and only root".to_owned(),
-        owner => {
-            format!("the user with number {owner} has mounted it, and only that user and root")
-        }
+        owner => format!("{} has mounted it, and only that user and root", user_named(owner)),
     };
     Some(format!("{who} may unmount it: sudo ffrfs umount {target}"))
 }

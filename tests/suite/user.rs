@@ -205,7 +205,7 @@ fn root_sees_the_figures_of_a_mount_that_its_user_has_not_shared_and_others_are_
         ));
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let has_mounted =
-            "mnt: Permission denied: the user with number 65534 has mounted it without allow_other";
+            "mnt: Permission denied: the user nobody has mounted it without allow_other";
         assert_eq!(outcome.stderr.matches(has_mounted).count(), 6, "{}", outcome.stderr);
         let warmup = "warm it up as that user: sudo -u '#65534' ffrfs warmup";
         for said in ["only that user and root may look into it", "which is refused here", warmup] {
@@ -342,7 +342,7 @@ fn who_may_unmount_what_another_user_has_mounted_is_said() {
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
         let roots = "mnt: root has mounted it, and only root may unmount it: sudo ffrfs umount ";
         assert_eq!(outcome.stderr.matches(roots).count(), 3, "{}", outcome.stderr);
-        let users = "mnt: the user with number 65534 has mounted it, and only that user and root";
+        let users = "mnt: the user nobody has mounted it, and only that user and root";
         assert_eq!(outcome.stderr.matches(users).count(), 1, "{}", outcome.stderr);
         assert!(!outcome.stderr.contains("fusermount"), "{}", outcome.stderr);
     });

@@ -1,5 +1,5 @@
-//! The descriptor store of a service manager: descriptors in it outlive this process, and come to the next one that the manager
-//! starts for the service (`FileDescriptorStoreMax=`; sd_notify(3), sd_listen_fds(3)). Imports nothing of ours.
+//! Messages to a service manager (sd_notify(3)), and its descriptor store: descriptors in it outlive this process, and come to the
+//! next one that the manager starts for the service (`FileDescriptorStoreMax=`; sd_listen_fds(3)). Imports nothing of ours.
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The variable with the socket on which the manager listens.
-const SOCKET: &str = "NOTIFY_SOCKET";
+pub const SOCKET: &str = "NOTIFY_SOCKET";
 /// The variable with the number of descriptors that it keeps for this service. systemd sets it from version 254 on, our unit
 /// sets it for older ones.
 const CAPACITY: &str = "FDSTORE";
@@ -44,7 +44,7 @@ pub fn service_capacity() -> usize {
 /// The manager cannot be reached. Whether it keeps them is not known; [`wait_until_taken`] tells when it has received them.
 pub fn keep(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     // By default it polls the descriptors that it keeps, and would be woken by each request that comes through /dev/fuse.
-    send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), descriptors)
+    send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), descriptors, MsgFlags::empty())
 }
 
 /// Waits until the manager has taken all messages that were sent to it. It takes none of a process that has ended before.
@@ -55,7 +55,7 @@ pub fn keep(name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
 pub fn wait_until_taken(at_most: Duration) -> io::Result<bool> {
     // The manager closes the pipe when it comes to this message (sd_notify_barrier(3)).
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    send("BARRIER=1", &[write.as_fd()])?;
+    send("BARRIER=1", &[write.as_fd()], MsgFlags::empty())?;
     drop(write);
     let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
     let at_most = PollTimeout::try_from(at_most).map_err(io::Error::other)?;
@@ -67,7 +67,23 @@ pub fn wait_until_taken(at_most: Duration) -> io::Result<bool> {
 /// # Errors
 /// The manager cannot be reached.
 pub fn forget(name: &str) -> io::Result<()> {
-    send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), &[])
+    send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), &[], MsgFlags::empty())
+}
+
+/// Sends assignments, one a line, and waits until the manager has room for them. Without a manager does nothing.
+///
+/// # Errors
+/// The manager cannot be reached.
+pub fn notify(lines: &str) -> io::Result<()> {
+    send(lines, &[], MsgFlags::empty())
+}
+
+/// As [`notify`], but does not wait.
+///
+/// # Errors
+/// As for [`notify`]; and the manager has no room for them now ([`io::ErrorKind::WouldBlock`]).
+pub fn notify_at_once(lines: &str) -> io::Result<()> {
+    send(lines, &[], MsgFlags::MSG_DONTWAIT)
 }
 
 /// The descriptors that the manager has kept for this process by names that begin with `prefix`. Only the first call gives
@@ -114,7 +130,7 @@ pub fn read_memory_file(file: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn send(text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send(text: &str, descriptors: &[BorrowedFd<'_>], flags: MsgFlags) -> io::Result<()> {
     let Some(path) = env::var_os(SOCKET) else { return Ok(()) };
     let address = address(&path)?;
     let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
@@ -122,7 +138,7 @@ fn send(text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let control = [ControlMessage::ScmRights(&raw)];
     let control = if raw.is_empty() { &control[..0] } else { &control[..] };
     let text = [IoSlice::new(text.as_bytes())];
-    sendmsg(socket.as_raw_fd(), &text, control, MsgFlags::MSG_NOSIGNAL, Some(&address))?;
+    sendmsg(socket.as_raw_fd(), &text, control, flags | MsgFlags::MSG_NOSIGNAL, Some(&address))?;
     Ok(())
 }
 

@@ -271,7 +271,7 @@ fn umount_waits_for_the_next_mount(transport: Transport) -> Result<(), String> {
     let waits = umount.try_wait().unwrap().is_none();
     drop(fs::File::options().write(true).open(&pipe).unwrap());
     let outcome = Outcome::from(umount.wait_with_output().unwrap());
-    let has_waited = begun.elapsed() >= Duration::from_secs(2);
+    let has_waited = begun.elapsed() >= Duration::from_secs(10);
     if has_waited && outcome.stderr.contains("nothing is mounted there") {
         // The mount must be there to be cleaned up.
         next_after(&mount, mount.pid());
