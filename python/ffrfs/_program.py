@@ -40,7 +40,10 @@ def program() -> str:
     """
     named = os.environ.get("FFRFS")
     if named:
-        return named
+        found = shutil.which(named)
+        if found is None:
+            raise FileNotFoundError(f"FFRFS is {named}, which is no program")
+        return found
     for directory in _script_directories():
         if os.access(directory / "ffrfs", os.X_OK):
             return str(directory / "ffrfs")

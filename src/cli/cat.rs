@@ -2,16 +2,19 @@
 
 use super::open::{self, OpenArgs};
 use super::view::ViewArgs;
-use crate::catalog::Node;
+use crate::catalog::{Catalog, Dataset, Node};
 use crate::daemon::logging;
 use crate::dataset::{not_found, path_bytes};
 use crate::failure::{Exit, Failure};
-use crate::format::PartName;
+use crate::format::{Kind, PartName};
 use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Stop, exit_of};
 use clap::Args;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// As many as the kernel follows.
+const MAX_LINKS: u32 = 40;
 
 /// Write samples to standard output, each checked before its first byte
 #[derive(Debug, Args)]
@@ -48,7 +51,8 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     let catalog = opened.catalog(&args.view, &args.open)?;
     let mut located = Vec::new();
     for name in names {
-        let found = match catalog.find(&opened.dataset, path_bytes(name))? {
+        let path = follow(&catalog, &opened.dataset, name)?;
+        let found = match catalog.find(&opened.dataset, &path)? {
             Some(Node::Sample(sample)) => opened.dataset.locate(sample)?,
             Some(Node::Directory(_)) => {
                 let why = "is a directory; ffrfs ls -R lists what is in it";
@@ -74,4 +78,53 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit, Failure> {
     }
     out.flush().map_err(|e| Failure::output("standard output", e))?;
     Ok(exit_of(bad.iter()))
+}
+
+/// The path to which a name leads, along the symbolic links of the dataset, as in a mount.
+fn follow(catalog: &Catalog, dataset: &Dataset, name: &Path) -> Result<Vec<u8>, Failure> {
+    let leads = |why: &str| Failure::usage(format!("{}: {why}", name.display()));
+    let (mut path, mut rest, mut links) = (Vec::new(), names_backwards(path_bytes(name)), 0);
+    while let Some(next) = rest.pop() {
+        match &*next {
+            b"" | b"." => continue,
+            b".." if path.is_empty() && links == 0 => return Ok(next),
+            b".." if path.is_empty() => return Err(leads("leads out of the dataset")),
+            b".." => path.truncate(path.iter().rposition(|&b| b == b'/').unwrap_or(0)),
+            _ => {
+                let before = path.len();
+                if before > 0 {
+                    path.push(b'/');
+                }
+                path.extend(&next);
+                let Some(target) = target_of(catalog, dataset, &path)? else { continue };
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(leads("leads along too many symbolic links"));
+                }
+                if target.starts_with(b"/") {
+                    let target = String::from_utf8_lossy(&target);
+                    return Err(leads(&format!("leads to {target}, out of the dataset")));
+                }
+                path.truncate(before);
+                rest.extend(names_backwards(&target));
+            }
+        }
+    }
+    Ok(path)
+}
+
+/// The names in a path, the last one first.
+fn names_backwards(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect()
+}
+
+/// The target of a symbolic link; `None` if the path is another one.
+fn target_of(
+    catalog: &Catalog,
+    dataset: &Dataset,
+    path: &[u8],
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(Node::Sample(sample)) = catalog.find(dataset, path)? else { return Ok(None) };
+    let is_link = dataset.attributes(sample)?.kind == Kind::Symlink;
+    Ok(if is_link { Some(dataset.link_target(sample)?) } else { None })
 }

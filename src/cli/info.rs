@@ -84,7 +84,11 @@ pub(super) fn run(args: &InfoArgs) -> Result<Exit, Failure> {
         not_verifiable: checked.nothing,
         checked_by: checked,
     };
-    let text = if args.json { report::json(&report) } else { describe(&report).into_bytes() };
+    let text = if args.json {
+        report::json(&report)
+    } else {
+        describe(&report, args.open.nested > 0).into_bytes()
+    };
     super::print::to_stdout(&text)?;
     Ok(Exit::Ok)
 }
@@ -134,16 +138,16 @@ fn names(info: &Info) -> Vec<String> {
     lines
 }
 
-fn checksums(checked_by: &CheckedCounts) -> String {
+fn checksums(checked_by: &CheckedCounts, is_nested: bool) -> String {
+    let advice = match is_nested {
+        true => "none: not verifiable",
+        false => "none: not verifiable (ffrfs sum --sidecar writes some)",
+    };
     let words = [
         (checked_by.container, ["is", "are"], "checked by what the container has"),
         (checked_by.sidecar, ["is", "are"], "checked by a sidecar"),
         (checked_by.locked, ["is", "are"], "encrypted, and checked only when decrypted"),
-        (
-            checked_by.nothing,
-            ["has", "have"],
-            "none: not verifiable (ffrfs sum --sidecar writes some)",
-        ),
+        (checked_by.nothing, ["has", "have"], advice),
     ];
     let some = words.iter().filter(|(samples, ..)| *samples > 0);
     let some = some.map(|(samples, verbs, what)| {
@@ -183,7 +187,7 @@ fn sizes(sizes: &Sizes) -> Vec<String> {
     lines
 }
 
-fn describe(report: &Report) -> String {
+fn describe(report: &Report, is_nested: bool) -> String {
     let info = &report.info;
     let mut lines = Vec::new();
     let paths: Vec<_> = info.containers.iter().map(|one| one.path.to_string()).collect();
@@ -224,7 +228,7 @@ fn describe(report: &Report) -> String {
         HumanBytes(report.file_bytes)
     ));
     lines.extend(report.sample_bytes.iter().flat_map(sizes));
-    lines.push(checksums(&report.checked_by));
+    lines.push(checksums(&report.checked_by, is_nested));
     lines.extend(names(info));
     let kinds: Vec<_> =
         report.looks_like.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
@@ -233,7 +237,7 @@ fn describe(report: &Report) -> String {
     }
     if report.looks_like.contains_key("Python pickle") {
         lines.push(
-            "            (pickled objects: load them with pickle, an image reader will not)"
+            "            (pickled objects: --pickles shows what they hold as files; an image reader cannot read them)"
                 .to_owned(),
         );
     }

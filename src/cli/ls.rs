@@ -8,7 +8,7 @@ use crate::dataset::{Opened, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::format;
 use crate::format::shown::refuse_damaged;
-use crate::format::{PartName, visible};
+use crate::format::{Kind, PartName, visible};
 use crate::vfs::report;
 use clap::Args;
 use serde::Serialize;
@@ -98,6 +98,9 @@ struct Place<'a> {
     length: u64,
     /// The checksum of the stored bytes, decoded if they are encoded: `crc32:01234567`.
     checksum: Option<String>,
+    /// The target of a symbolic link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_target: Option<Cow<'a, str>>,
     is_damaged: bool,
     /// Whether the sample cannot be decrypted: there is no password, or its encryption is not read.
     is_encrypted: bool,
@@ -166,8 +169,19 @@ impl<W: Write> List<'_, W> {
         }
         let name = if self.on_terminal { visible(name, false) } else { name.into() };
         self.out.write_all(&name).map_err(failed)?;
+        if let (true, Some(target)) = (self.long, self.link_target(node)?) {
+            let target = if self.on_terminal { visible(&target, false) } else { target.into() };
+            self.out.write_all(&[b" -> ", &target[..]].concat()).map_err(failed)?;
+        }
         let end: &[u8] = if matches!(node, Node::Directory(_)) { b"/\n" } else { b"\n" };
         self.out.write_all(end).map_err(failed)
+    }
+
+    /// The target of a symbolic link.
+    fn link_target(&self, node: Node) -> format::Result<Option<Vec<u8>>> {
+        let (Node::Sample(sample), dataset) = (node, &self.opened.dataset) else { return Ok(None) };
+        let is_link = dataset.attributes(sample)?.kind == Kind::Symlink;
+        is_link.then(|| dataset.link_target(sample)).transpose()
     }
 
     fn place(&self, node: Node) -> format::Result<Option<Place<'_>>> {
@@ -182,6 +196,9 @@ impl<W: Write> List<'_, W> {
             offset: at.offset_bytes,
             length: at.length_bytes,
             checksum: at.checksum.map(|sum| format!("{}:{sum:08x}", sum.kind().option())),
+            link_target: self
+                .link_target(node)?
+                .map(|target| String::from_utf8_lossy(&target).into_owned().into()),
             is_damaged: at.damaged && !is_encrypted,
             is_encrypted,
         }))

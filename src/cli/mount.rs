@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 const AFTER_HELP: &str = "\
-Every long option can also be given as -o NAME[=VALUE], with - or _ in its name. Options for other \
+Every long option but --foreground and --config is also one of -o: NAME[=VALUE], with - or _. Options for other \
 readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
 
 Examples:
@@ -311,6 +311,11 @@ impl MountArgs {
             configured = Some(Configured::new(file, config::OPTIONS)?);
             self.paths = std::mem::take(&mut self.source);
             self.paths.extend(self.mountpoint.take());
+        } else if !self.source.is_empty() || self.mountpoint.is_some() {
+            return Err(Failure::usage(
+                "--source and --mountpoint are for the lines of a --config file: give both without options, the mount point \
+                 last (ffrfs mount SOURCE… MOUNTPOINT)",
+            ));
         }
         let mut target = self.paths.pop().unwrap_or_default();
         let makes_target = self.paths.is_empty();
@@ -417,7 +422,10 @@ fn mount_point_for(source: &Path) -> Result<PathBuf, Failure> {
     let why = match name.as_path() {
         Some(path) if path.is_dir() => "a directory",
         _ if !is_one => {
-            let why = format!("a source and a mount point are needed: {needed}");
+            let why = format!(
+                "{}: no container of this name; a pattern needs a mount point: {needed}",
+                source.display()
+            );
             return Err(Failure::usage(why));
         }
         _ if stem.as_os_str().is_empty() || stem == name.file_name() => {
@@ -471,7 +479,7 @@ mod tests {
         assert!(said.contains(why), "{said}");
         assert_eq!(
             refused("/no/*.x"),
-            "a source and a mount point are needed: ffrfs mount SOURCE… MOUNTPOINT"
+            "/no/*.x: no container of this name; a pattern needs a mount point: ffrfs mount SOURCE… MOUNTPOINT"
         );
     }
 

@@ -53,8 +53,8 @@ pub(super) struct OpenArgs {
     /// The password, once it was read.
     #[arg(skip)]
     secret: Option<Secret>,
-    /// Show members that are containers themselves as directories; N: how deep
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Show members that are containers themselves as directories; DEPTH: how deep, 1 as a rule
+    #[arg(long, value_name = "DEPTH", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=16))]
     pub(super) nested: u8,
     #[command(flatten)]

@@ -256,6 +256,9 @@ pub(crate) fn unknown(option: &str, name: &str) -> String {
     if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
         return format!("mount option `{option}`: {why}");
     }
+    if option.trim() != option {
+        return format!("mount option `{option}`: no blank may stand before or after a comma");
+    }
     let other = OTHER_NAMES.iter().find(|(other, _)| *other == name);
     let parsed =
         super::Cli::command().try_get_matches_from(["ffrfs", "mount", &format!("--{name}")]);

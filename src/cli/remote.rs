@@ -59,7 +59,7 @@ pub(super) struct RemoteArgs {
     #[arg(help_heading = CACHE)]
     cache_max: Option<CacheMax>,
     /// Whether fetched bytes are kept on this machine
-    #[arg(long, value_name = "WHERE", conflicts_with = "cache_dir")]
+    #[arg(long, value_name = "WHERE")]
     #[arg(help_heading = CACHE)]
     cache: Option<CacheChoice>,
 }
@@ -109,7 +109,10 @@ impl RemoteArgs {
         let is_name = |path: &&PathBuf| path.components().count() == 1 && !path.exists();
         check_header(self.header.as_deref())?;
         let cache = match (self.cache, absolute(&self.cache_dir)?) {
-            (Some(CacheChoice::None), _) => CachePlace::None,
+            (Some(CacheChoice::None), Some(_)) => {
+                return Err(Failure::usage("--cache none cannot be used with --cache-dir"));
+            }
+            (Some(CacheChoice::None), None) => CachePlace::None,
             (_, Some(directory)) => CachePlace::Directory(directory),
             _ => CachePlace::User,
         };
@@ -163,12 +166,14 @@ pub(super) fn refusal(name: &str) -> Option<String> {
         "secret-key",
     ];
     let is_secret = SECRETS.contains(&name) || ENDS.iter().any(|end| name.ends_with(end));
-    is_secret.then(|| {
-        format!(
-            "{name} is a secret, and everybody can read mount options: use credentials=FILE, profile=NAME, the \
-             environment (EnvironmentFile= of a service), or password-file=FILE for an encrypted archive"
-        )
-    })
+    let instead = match name {
+        "password" | "passwd" | "pass" => {
+            "password-file=FILE for an encrypted archive, credentials=FILE for a store"
+        }
+        _ => "credentials=FILE, profile=NAME, or the environment (EnvironmentFile= of a service)",
+    };
+    is_secret
+        .then(|| format!("{name} is a secret, and everybody can read mount options: use {instead}"))
 }
 
 #[cfg(test)]
@@ -200,6 +205,9 @@ mod tests {
         assert_eq!(options.ca, Some(here.join("x.pem")));
         assert_eq!(options.timeout, Duration::from_secs(3));
         assert_eq!(parsed(&["--cache=none"]).options().unwrap().cache, CachePlace::None);
+        let options = parsed(&["--cache=disk", "--cache-dir=c"]).options().unwrap();
+        assert_eq!(options.cache, CachePlace::Directory(here.join("c")));
+        assert!(parsed(&["--cache=none", "--cache-dir=c"]).options().is_err());
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub(super) fn in_one_line(error: &clap::Error) -> String {
     let named = if arg.starts_with('-') { format!("{arg} {shown}") } else { value.clone() };
     let said = match error.kind() {
         ErrorKind::InvalidValue if value.is_empty() && arg.starts_with('-') => {
-            format!("{arg} needs a value")
+            let usage = text(error, ContextKind::InvalidArg).replace(['<', '>'], "");
+            format!("{arg} needs a value: {usage}")
         }
         ErrorKind::InvalidValue if value.is_empty() => format!("{arg}: an empty name"),
         ErrorKind::InvalidValue => {

@@ -4,6 +4,7 @@ use super::beside::{is_no_container, leave_out_copies};
 use super::objects::{self, Objects};
 use crate::failure::Failure;
 use crate::format::{self, PartName};
+use crate::io::mount::mounts;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -146,6 +147,10 @@ fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Err(Failure::unreadable(path.display(), error));
     }
     if found.is_empty() {
+        if let Some(source) = mounted_on(directory) {
+            let why = format!("{source} is mounted there: name that container instead");
+            return Err(unreadable(io::Error::new(io::ErrorKind::NotFound, why)));
+        }
         let endings: Vec<_> =
             format::FORMATS.iter().flat_map(|format| format.extensions()).collect();
         let endings: Vec<_> = endings.iter().map(|ending| format!("*.{ending}")).collect();
@@ -158,6 +163,13 @@ fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     leave_out_copies(&mut found, PathBuf::clone);
     found.sort();
     Ok(found)
+}
+
+/// The source of the dataset that is mounted on a directory.
+fn mounted_on(directory: &Path) -> Option<String> {
+    let mount = mounts::at(&mounts::resolve(directory).ok()?).ok()??;
+    let is_ours = mount.fs_type == mounts::FS_TYPE;
+    is_ours.then(|| mount.source.to_string_lossy().into_owned())
 }
 
 /// `a{1..3}` and `a{x,y}` as a shell expands them; any number of lists, not one in another.

@@ -178,8 +178,18 @@ impl Format for Compressed {
             true => StreamIndex::build_cut,
             false => StreamIndex::build,
         };
-        let take = &mut |_: u64, bytes: &[u8]| feed.take(bytes);
+        let mut fault = None;
+        let take = &mut |_: u64, bytes: &[u8]| {
+            if fault.is_none() {
+                fault = feed.take(bytes).err();
+            }
+            Ok(())
+        };
         let stream = Arc::new(build(source.as_ref(), self.codec, INTERVAL_BYTES, take)?);
+        // A damaged stream is reported as such, not by what it does to the archive in it: the advice is another.
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         let decoded = DecodedSource::new(Arc::clone(&source), Arc::clone(&stream));
         let container = feed.finish(Arc::new(decoded))?;
         if stream.is_cut() && container.is_none() {

@@ -162,7 +162,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(module("ls", "no such", FFRFS=FFRFS).returncode, 2)
         absent = module("list", FFRFS="/no/such")
         self.assertEqual((absent.returncode, absent.stdout), (1, ""))
-        self.assertRegex(absent.stderr, r"^ffrfs: /no/such: .+\n$")
+        self.assertRegex(absent.stderr, "^ffrfs: FFRFS is /no/such, which is no program\n$")
         places = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))]
         if any((place / "ffrfs").exists() for place in places):
             self.skipTest("a program is installed beside the interpreter")

@@ -147,6 +147,13 @@ fn wrong_usage_is_exit_code_1_and_says_what_is_wrong() {
 }
 
 #[test]
+fn names_of_a_config_file_are_refused_as_options_of_the_command_line() {
+    for option in ["--mountpoint=/m", "--source=/b.zip"] {
+        refused(&ffrfs(&["mount", "/a.zip", option]), 1, &["are for the lines of a --config file"]);
+    }
+}
+
+#[test]
 fn a_source_that_cannot_be_read_is_exit_code_2_and_named() {
     let directory = temp_dir();
     let bracket = ffrfs(&["info", "/nowhere/a[b.zip"]);

@@ -4,6 +4,7 @@ use crate::daemon::patience;
 use crate::failure::Failure;
 use crate::format::PartName;
 use crate::io::mount::mounts;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// An error that names the source and the mount point, each once; `name` is the name of the dataset.
@@ -56,9 +57,13 @@ pub(super) fn known_in(
         // If there are several sources, the message names the right one.
         (true, false) if sources > 1 => failure.context(target),
         _ => {
-            let rest = names.iter().chain([&&*target]).find_map(|name| behind(&said, name));
-            let rest = rest.map(str::to_owned);
-            let rest = rest
+            // Else it could be the mount point that is missing.
+            let is_of_system = failure.reason::<io::Error>().is_some_and(is_of_system);
+            let of_source = names.iter().find_map(|name| behind(&said, name)).map(|rest| {
+                if is_of_system { format!("the source: {rest}") } else { rest.to_owned() }
+            });
+            let rest = of_source
+                .or_else(|| behind(&said, &target).map(str::to_owned))
                 .or_else(|| names.iter().find_map(|name| of_it(&said, name)))
                 .or_else(|| of_mount_point(&said, &target))
                 .or_else(|| of_mount_point(&said, &typed));
@@ -68,6 +73,11 @@ pub(super) fn known_in(
             }
         }
     }
+}
+
+/// Whether an error is the system's, whose text does not say what it is about.
+fn is_of_system(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
 }
 
 /// The mount point as an absolute path; without `..`, if the path may be looked at.

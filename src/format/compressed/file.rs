@@ -36,7 +36,7 @@ impl CompressedFile {
         let mut warnings = Vec::new();
         let part = source.name();
         let behind = source.len().saturating_sub(stream.stored_bytes());
-        if behind > 0 {
+        if behind > 0 && !stream.is_cut() {
             warnings.push(format!(
                 "{part}: {} ignored",
                 one_or_many(
@@ -50,7 +50,8 @@ impl CompressedFile {
             let (stored, decoded) = (stream.stored_bytes(), stream.decoded_bytes());
             let before = one_or_many(decoded, "byte before was", "bytes before were");
             warnings.push(format!(
-                "{part}: the stream is cut at byte {stored}: {before} decoded, and could not all be checked"
+                "{part}: the stream is cut: from byte {stored} on it cannot be decoded; {before} decoded, and could not all \
+                 be checked"
             ));
         }
         // Samples in a stream are checked with the stream.

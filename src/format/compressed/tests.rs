@@ -202,6 +202,21 @@ fn a_truncated_or_flipped_file_is_refused_or_right() {
     }
 }
 
+#[test]
+fn an_archive_in_a_damaged_stream_is_refused_by_the_stream() {
+    let files = [("a".to_owned(), text(900)), ("b".to_owned(), text(40))];
+    // The bytes are stored as they are: those of the second header stay readable, with a wrong sum.
+    let mut stored = miniz_oxide::deflate::compress_to_vec_zlib(&tar(&files), 0);
+    stored[1536 + 130] ^= 1;
+    for allow_damaged in [false, true] {
+        let options = OpenOptions { allow_damaged, ..OpenOptions::default() };
+        let said = open(Arc::new(MemorySource::new("t.tar.zz", stored.clone())), &options);
+        let said = said.err().unwrap().to_string();
+        assert!(said.contains("zlib stream does not match its checksum"), "{said}");
+        assert!(!said.contains("--allow-damaged"), "it would not help: {said}");
+    }
+}
+
 /// Checks samples. Joined streams may end at a joint, and bytes without a magic number are behind the end.
 fn check_or_shorter(container: &dyn Container, stored: &[u8], files: &[(String, Vec<u8>)]) {
     for i in 0..container.len() {

@@ -106,7 +106,7 @@ pub(super) fn has_header_checksum(source: &dyn Source) -> bool {
 }
 
 /// An open `.ffr` file. Its index stays where it is (mapped, for a large one): 12 bytes a sample.
-struct FfRecordFile {
+pub(super) struct FfRecordFile {
     source: Arc<dyn Source>,
     samples: u64,
     data_bytes: u64,
@@ -116,7 +116,7 @@ struct FfRecordFile {
 }
 
 impl FfRecordFile {
-    fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
+    pub(super) fn open(source: Arc<dyn Source>, options: &OpenOptions) -> Result<Self> {
         let (head, data_start) = check_head(source.as_ref())?;
         let mut warnings = Vec::new();
         let index_checksum = if head.crc == 0 {
@@ -145,6 +145,11 @@ impl FfRecordFile {
             .map_err(|e| reader(source.as_ref()).unreadable("the index", HEAD_BYTES, e))?;
         let data_bytes = source.len().saturating_sub(first_offset);
         Ok(Self { samples: head.samples, data_bytes, source, index, index_checksum, warnings })
+    }
+
+    /// Adds a warning about the file.
+    pub(super) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
     }
 
     fn u32_at(&self, offset_bytes: u64) -> Result<u32> {

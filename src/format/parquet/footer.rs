@@ -122,7 +122,7 @@ pub(super) fn read(reader: Reader<'_>) -> Result<Footer> {
         return Err(reader.malformed(tail_at, "a footer that can be read", found, ""));
     }
     if mark != MARK {
-        let found = format!("{:?}", mark.escape_ascii().to_string());
+        let found = format!("\"{}\"", mark.escape_ascii());
         return refuse(tail_at.saturating_add(4), "\"PAR1\" at the end of the file", found);
     }
     let footer_bytes = u64::from(u32::from_le_bytes([*a, *b, *c, *d]));

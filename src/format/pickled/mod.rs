@@ -21,7 +21,7 @@ mod value;
 pub(super) use files::{Files, latin1};
 pub(super) use rows::add;
 
-use super::ffrecord::{self, FfRecord};
+use super::ffrecord::{self, FfRecord, FfRecordFile};
 use super::reader::Reader;
 use super::records::{Builder, Record, RecordFile, RecordFormat, Row, Shown};
 use super::scanned::Index;
@@ -79,10 +79,14 @@ impl Format for Pickled {
     }
 
     fn open(&self, source: Arc<dyn Source>, options: &OpenOptions) -> Result<Box<dyn Container>> {
-        let container = FfRecord.open(Arc::clone(&source), options)?;
+        let mut container = FfRecordFile::open(Arc::clone(&source), options)?;
         let others = container.len().saturating_sub(1);
         if container.names(others)? != Names::None {
-            return Ok(container);
+            container.warn(format!(
+                "{}: --pickles has no effect on a packed directory: its files are shown as they are",
+                source.name()
+            ));
+            return Ok(Box::new(container));
         }
         let mut pass =
             Pass { source: source.as_ref(), build: Builder::default(), bytes: Vec::new() };

@@ -115,7 +115,7 @@ pub(super) fn find(source: &dyn Source) -> Result<End> {
         }
         None => {
             let found = "none in the last 64 KiB".to_owned();
-            let hint = ": the file is truncated, or is not a zip file";
+            let hint = ": the file is truncated (copy it again: the directory of a zip is at its end), or is not a zip file";
             reader(source).malformed(
                 source.len(),
                 "an end record with the central directory",

@@ -78,7 +78,7 @@ pub enum ReadError {
     #[error("not on this machine")]
     Absent,
     /// The file was changed or replaced since it was opened.
-    #[error("the file was {0} while it was in use; open it again")]
+    #[error("the file was {0} while it was in use; mount it, or start the command, once more")]
     Changed(Change),
     /// The operating system cannot read the bytes.
     #[error(transparent)]

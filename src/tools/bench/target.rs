@@ -126,7 +126,9 @@ impl Target {
 
     /// The lines that a mount has printed, without its mount point, which nobody has chosen.
     fn said(text: &[u8], point: &Path) -> Vec<String> {
-        let text = String::from_utf8_lossy(text).replace(&format!(" on {}", point.display()), "");
+        let place = format!(" on {}", point.display());
+        let text = String::from_utf8_lossy(text).replace(&format!("{place}: the source"), "");
+        let text = text.replace(&place, "");
         let lines = text.lines().map(|line| line.strip_prefix("ffrfs: ").unwrap_or(line));
         lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }

@@ -1,8 +1,8 @@
 //! The commands that only read: `info`, `ls`, `cat`; and names from a file.
 
 use super::super::common::{
-    FFRFS, NOTHING, Need, container_in, ffrfs, fixture, flip_byte, have, noise, offsets, run,
-    samples, temp_dir, write_container,
+    FFRFS, Mount, NOTHING, Need, Transport, container_in, ffrfs, fixture, flip_byte, have, noise,
+    offsets, run, samples, temp_dir, write_container,
 };
 use super::{listed, on, packed, refused};
 use serde_json::Value;
@@ -391,4 +391,12 @@ fn the_limit_of_open_files_is_named_where_containers_cannot_be_read_for_it() {
         }
     }
     assert!(limited > 0, "no limit was met");
+}
+
+#[test]
+fn a_command_that_is_given_a_mount_in_place_of_a_container_names_the_container() {
+    let mount = Mount::with_samples(Transport::DevFuse, &[b"a"], &[]);
+    for command in ["info", "verify"] {
+        refused(&on(command, mount.point(), &[]), 2, &["is mounted there: name that container"]);
+    }
 }

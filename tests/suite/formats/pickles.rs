@@ -106,3 +106,15 @@ fn a_byte_that_changes_in_a_pickle_is_an_error_of_its_file_alone() {
         assert_eq!(again.read("000000/0.jpg").unwrap(), jpeg);
     });
 }
+
+#[test]
+fn of_a_packed_directory_no_pickles_are_taken_apart_and_a_warning_says_so() {
+    let directory = temp_dir();
+    fs::create_dir(directory.path().join("d")).unwrap();
+    fs::write(directory.path().join("d/0.pkl"), b"\x80\x04K\x07.").unwrap();
+    let container = directory.path().join("p.ffr");
+    run(Command::new(FFRFS).arg("pack").args([&directory.path().join("d"), &container])).ok();
+    let ls = run(Command::new(FFRFS).args(["ls", "--pickles"]).arg(&container)).ok();
+    assert_eq!(ls.text(), "0.pkl\n");
+    assert!(ls.stderr.contains("--pickles has no effect on a packed directory"), "{}", ls.stderr);
+}

@@ -226,7 +226,9 @@ fn cat_gives_what_a_mount_gives() {
     run_in(directory.path(), "tar", &["--sparse", "-cf", archive.to_str().unwrap(), "."]);
     run(Command::new("gzip").arg("-k").arg(&archive)).ok();
     for source in [&archive, &archives.path().join("x.tar.gz")] {
-        for name in ["holes", "a/text.txt", "second name", "a/deep/nothing", "ünï/日本.txt"] {
+        // "link" is a symbolic link.
+        for name in ["holes", "a/text.txt", "second name", "a/deep/nothing", "ünï/日本.txt", "link"]
+        {
             let cat = run(Command::new(FFRFS).arg("cat").arg(source).arg(name)).ok();
             assert!(cat.stdout == fs::read(directory.path().join(name)).unwrap(), "{name}");
         }
@@ -264,4 +266,46 @@ fn options_of_names_that_mean_nothing_for_members_are_refused() {
             assert!(outcome.stderr.contains("flat"), "{}", outcome.stderr);
         }
     }
+}
+
+#[test]
+fn cat_and_ls_follow_and_show_symbolic_links_within_the_dataset() {
+    if !have(Need::Program("tar")) {
+        return;
+    }
+    let (directory, archives) = (temp_dir(), temp_dir());
+    fs::create_dir(directory.path().join("d")).unwrap();
+    fs::write(directory.path().join("a"), b"content").unwrap();
+    let links = [
+        ("../a", "d/up"),
+        ("d", "into"),
+        ("/etc/hostname", "absolute"),
+        ("../../a", "d/out"),
+        ("round", "round"),
+        ("nowhere", "dangling"),
+    ];
+    for (target, name) in links {
+        std::os::unix::fs::symlink(target, directory.path().join(name)).unwrap();
+    }
+    let archive = archives.path().join("x.tar");
+    run_in(directory.path(), "tar", &["-cf", archive.to_str().unwrap(), "."]);
+    let cat = |name: &str| run(Command::new(FFRFS).arg("cat").args([&*archive, Path::new(name)]));
+    for name in ["a", "d/up", "into/up", "./d/../a", "into/up/."] {
+        assert_eq!(cat(name).ok().text(), "content", "{name}");
+    }
+    let refused = [
+        ("absolute", 1, "leads to /etc/hostname, out of the dataset"),
+        ("d/out", 1, "leads out of the dataset"),
+        ("round", 1, "too many symbolic links"),
+        ("dangling", 1, "dangling: no such sample"),
+    ];
+    for (name, code, why) in refused {
+        let outcome = cat(name);
+        assert!(outcome.code == code && outcome.stdout.is_empty(), "{name}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(why), "{}", outcome.stderr);
+    }
+    let ls = run(Command::new(FFRFS).args(["ls", "-l", "-R"]).arg(&archive)).ok().text();
+    assert!(ls.contains(" d/up -> ../a\n") && !ls.contains(" a -> "), "{ls}");
+    let json = run(Command::new(FFRFS).args(["ls", "--json"]).arg(&archive)).ok().text();
+    assert!(json.contains("\"link_target\":\"nowhere\""), "{json}");
 }

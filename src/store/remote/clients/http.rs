@@ -90,7 +90,10 @@ fn first_byte(location: &Location, answer: &Response) -> Result<Object, StoreErr
             Some(0)
         }
         (StatusCode::OK, _) => {
-            return Err(malformed(location, "the server ignores Range: it gives only whole files"));
+            return Err(malformed(
+                location,
+                "the server ignores Range: it gives only whole files (download the file, or name another server)",
+            ));
         }
         _ => None,
     };

@@ -394,7 +394,10 @@ pub(super) fn check_version(object: &Object, headers: &HeaderMap) -> Result<(), 
 fn check_range(object: &Object, range: &Range<u64>, answer: &Response) -> Result<(), StoreError> {
     let location = &object.location;
     if answer.status() != StatusCode::PARTIAL_CONTENT {
-        return Err(malformed(location, "the server ignores Range: it gives the whole object"));
+        return Err(malformed(
+            location,
+            "the server ignores Range: it gives the whole object (download the file, or name another server)",
+        ));
     }
     let found = answer::content_range(answer.headers());
     let Some(ContentRange { range: Some((first, last)), total }) = found else {
