@@ -56,10 +56,11 @@ class Mount:
             return
         try:
             run("umount", [*(["--lazy"] if lazy else []), self.path])
-        except Error:
+        except Error as error:
             # Another program may have unmounted the dataset.
             if self.path in {info.path for info in mounts()}:
-                raise
+                said = str(error).replace("; -z detaches", "; unmount(lazy=True), or ffrfs umount -z, detaches")
+                raise Error(said, error.code) from None
         self._is_mounted = False
         if self._made:
             with suppress(FileNotFoundError):

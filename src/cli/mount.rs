@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 const AFTER_HELP: &str = "\
-Every long option but --foreground and --config is also one of -o: NAME[=VALUE], with - or _. Options for other \
-readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are accepted and ignored.
+All long options but --config and --foreground work as -o NAME[=VALUE], too, with - or _. Options for \
+other readers of fstab (defaults, noauto, nofail, _netdev, user, x-…) are ignored.
 
 Examples:
   ffrfs mount train.ffr /mnt/ds

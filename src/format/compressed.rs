@@ -183,10 +183,13 @@ impl Format for Compressed {
             if fault.is_none() {
                 fault = feed.take(bytes).err();
             }
-            Ok(())
+            // The rest is decoded to know whether the stream itself is damaged: then the advice is another.
+            match fault.take_if(|fault| !is_of_damage(fault)) {
+                Some(fault) => Err(fault),
+                None => Ok(()),
+            }
         };
         let stream = Arc::new(build(source.as_ref(), self.codec, INTERVAL_BYTES, take)?);
-        // A damaged stream is reported as such, not by what it does to the archive in it: the advice is another.
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -233,6 +236,11 @@ impl Format for Compressed {
         let Some((stream, container)) = kept::read(&source, &kept)? else { return Ok(None) };
         self.file(source, stream, container).map(Some)
     }
+}
+
+/// Whether an archive is damaged, and its whole members can be served.
+fn is_of_damage(fault: &Error) -> bool {
+    matches!(fault, Error::Malformed { hint, .. } if hint.contains("--allow-damaged"))
 }
 
 fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {

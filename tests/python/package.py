@@ -113,6 +113,15 @@ class PackageTest(unittest.TestCase):
                 self.addCleanup(file.close)
                 1 / 0
 
+    def test_files_that_are_open_at_the_end_of_the_block_are_an_error_that_says_what_detaches_the_mount(self):
+        mount = ffrfs.mount(self.container)
+        self.addCleanup(mount.unmount, lazy=True)
+        with self.assertRaisesRegex(ffrfs.Error, r"files in it are open.*unmount\(lazy=True\)"):
+            with mount as path:
+                file = (path / "0001.bin").open("rb")
+        file.close()
+        mount.unmount()
+
     def test_what_cannot_be_mounted_is_an_error_with_its_class_and_leaves_no_folder(self):
         before = set(Path(tempfile.gettempdir()).glob("ffrfs-*"))
         with self.assertRaises(ffrfs.Error) as caught:
