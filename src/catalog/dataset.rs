@@ -1,7 +1,7 @@
 //! Several containers as one list of samples, numbered on from one to the next.
 
 use crate::format::sidecar::Section;
-use crate::format::{Attributes, Checksum, Container, Error, PartName, Result, Sample};
+use crate::format::{Attributes, Checksum, Container, Error, Kind, PartName, Result, Sample};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -195,6 +195,15 @@ impl Dataset {
             Some((container, index)) => self.containers[container].link_target(index),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// As [`Dataset::link_target`]; `None` for a sample that is no symbolic link.
+    ///
+    /// # Errors
+    /// As [`Dataset::locate`].
+    pub fn target_of_link(&self, index: u64) -> Result<Option<Vec<u8>>> {
+        let is_link = self.attributes(index)?.kind == Kind::Symlink;
+        is_link.then(|| self.link_target(index)).transpose()
     }
 
     /// The name of a field in its record's directory.

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Dataset, Node};
 use crate::daemon::logging;
 use crate::dataset::{not_found, path_bytes};
 use crate::failure::{Exit, Failure};
-use crate::format::{Kind, PartName};
+use crate::format::PartName;
 use crate::interrupt::Interrupt;
 use crate::tools::reader::{SampleReader, Stop, exit_of};
 use clap::Args;
@@ -110,6 +110,10 @@ fn follow(catalog: &Catalog, dataset: &Dataset, name: &Path) -> Result<Vec<u8>, 
             }
         }
     }
+    if links > 0 && catalog.find(dataset, &path)?.is_none() {
+        let path = String::from_utf8_lossy(&path);
+        return Err(leads(&format!("leads to {path}, which is not in the dataset")));
+    }
     Ok(path)
 }
 
@@ -125,6 +129,5 @@ fn target_of(
     path: &[u8],
 ) -> Result<Option<Vec<u8>>, Failure> {
     let Some(Node::Sample(sample)) = catalog.find(dataset, path)? else { return Ok(None) };
-    let is_link = dataset.attributes(sample)?.kind == Kind::Symlink;
-    Ok(if is_link { Some(dataset.link_target(sample)?) } else { None })
+    Ok(dataset.target_of_link(sample)?)
 }

@@ -236,10 +236,19 @@ fn describe(report: &Report, is_nested: bool) -> String {
         lines.push(format!("looks like: {} (of the samples looked at)", kinds.join(", ")));
     }
     if report.looks_like.contains_key("Python pickle") {
-        lines.push(
-            "            (pickled objects: --pickles shows what they hold as files; an image reader cannot read them)"
-                .to_owned(),
-        );
+        let are_taken_apart = |format: &str| match format {
+            "LMDB" | "MDS" => true,
+            "FFRecord" => info.names == "numbered",
+            _ => false,
+        };
+        let advice =
+            match info.containers.iter().any(|container| are_taken_apart(&container.format)) {
+                true => "--pickles shows what they hold as files",
+                false => "load them with pickle",
+            };
+        lines.push(format!(
+            "            (pickled objects: {advice}; an image reader cannot read them)"
+        ));
     }
     lines.push(String::new());
     lines.iter().map(one_line).collect::<Vec<_>>().join("\n")

@@ -8,7 +8,7 @@ use crate::dataset::{Opened, not_found, path_bytes};
 use crate::failure::{Exit, Failure};
 use crate::format;
 use crate::format::shown::refuse_damaged;
-use crate::format::{Kind, PartName, visible};
+use crate::format::{PartName, visible};
 use crate::vfs::report;
 use clap::Args;
 use serde::Serialize;
@@ -22,10 +22,10 @@ pub(super) struct LsArgs {
     /// Containers, or directories, globs or brace lists of them
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PartName>,
-    /// Also print the size of each sample, its offset in the container, and its checksum
+    /// Also print the size of each sample, its offset in the container, its checksum, and the target of a symbolic link
     #[arg(short = 'l', long)]
     long: bool,
-    /// Print one JSON object per line: path, size, container, offset, stored length, checksum
+    /// Print one JSON object per line: path, size, container, offset, stored length, checksum, target of a symbolic link
     #[arg(long, conflicts_with = "long")]
     json: bool,
     /// Also list what is in the directories, with paths
@@ -169,7 +169,7 @@ impl<W: Write> List<'_, W> {
         }
         let name = if self.on_terminal { visible(name, false) } else { name.into() };
         self.out.write_all(&name).map_err(failed)?;
-        if let (true, Some(target)) = (self.long, self.link_target(node)?) {
+        if let Some(target) = self.link_target(node).filter(|_| self.long) {
             let target = if self.on_terminal { visible(&target, false) } else { target.into() };
             self.out.write_all(&[b" -> ", &target[..]].concat()).map_err(failed)?;
         }
@@ -177,11 +177,10 @@ impl<W: Write> List<'_, W> {
         self.out.write_all(end).map_err(failed)
     }
 
-    /// The target of a symbolic link.
-    fn link_target(&self, node: Node) -> format::Result<Option<Vec<u8>>> {
-        let (Node::Sample(sample), dataset) = (node, &self.opened.dataset) else { return Ok(None) };
-        let is_link = dataset.attributes(sample)?.kind == Kind::Symlink;
-        is_link.then(|| dataset.link_target(sample)).transpose()
+    /// The target of a symbolic link; `None` also for one that cannot be read, which is listed nevertheless.
+    fn link_target(&self, node: Node) -> Option<Vec<u8>> {
+        let Node::Sample(sample) = node else { return None };
+        self.opened.dataset.target_of_link(sample).ok().flatten()
     }
 
     fn place(&self, node: Node) -> format::Result<Option<Place<'_>>> {
@@ -197,7 +196,7 @@ impl<W: Write> List<'_, W> {
             length: at.length_bytes,
             checksum: at.checksum.map(|sum| format!("{}:{sum:08x}", sum.kind().option())),
             link_target: self
-                .link_target(node)?
+                .link_target(node)
                 .map(|target| String::from_utf8_lossy(&target).into_owned().into()),
             is_damaged: at.damaged && !is_encrypted,
             is_encrypted,

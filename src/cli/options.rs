@@ -286,7 +286,7 @@ fn flag(option: &[u8], takes: Takes) -> Result<Option<OsString>, Failure> {
     };
     let name = dashed(name);
     match (takes(&name), value) {
-        (None, Some(_)) if let Some(why) = refusal(&name) => Err(Failure::usage(why)),
+        (None, Some(_)) if let Some(why) = refusal(name.trim()) => Err(Failure::usage(why)),
         (None, _) => Err(Failure::usage(unknown(&text, &name))),
         (Some(false), Some(_)) => {
             Err(Failure::usage(format!("mount option `{text}`: {name} takes no value")))

@@ -3,7 +3,8 @@
 use crate::format::one_line;
 use crate::io::process::descriptor_store::{self, SOCKET};
 use sd_notify::{NotifyState, watchdog_enabled};
-use std::io::{self, ErrorKind::WouldBlock};
+use std::io;
+use std::io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -63,12 +64,13 @@ pub(crate) fn watchdog() -> Option<Duration> {
 }
 
 /// Notifies the watchdog that this process lives. Returns the time until the next notification, `pause` as a rule:
-/// it is shorter if the service manager, which is not waited for, had no room for the message.
+/// it is shorter if the message to the service manager, which is not waited for, could not be sent.
 pub(crate) fn alive(pause: Duration) -> Duration {
     let sent = notify_at_once(&[NotifyState::Watchdog]);
-    let has_no_room = sent.as_ref().is_err_and(|error| error.kind() == WouldBlock);
+    let is_there = |error: &io::Error| !matches!(error.kind(), NotFound | ConnectionRefused);
+    let is_late = sent.as_ref().is_err_and(is_there);
     report(sent);
-    if has_no_room { pause / 8 } else { pause }
+    if is_late { pause / 8 } else { pause }
 }
 
 /// Sends a notification, and waits until the service manager has room for it.
@@ -94,7 +96,7 @@ fn is_silent() -> bool {
 fn report(sent: io::Result<()>) {
     let Err(error) = sent else { return };
     let why = match error.kind() {
-        WouldBlock => "it has not read the messages before".to_owned(),
+        WouldBlock => "it has not read the earlier messages".to_owned(),
         _ => error.to_string(),
     };
     tracing::warn!("cannot notify the service manager (${SOCKET}): {why}");

@@ -148,7 +148,12 @@ fn containers_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     if found.is_empty() {
         if let Some(source) = mounted_on(directory) {
-            let why = format!("{source} is mounted there: name that container instead");
+            let why = match Path::new(&source).is_file() {
+                true => format!("{source} is mounted there: name that container instead"),
+                false => {
+                    "a dataset is mounted there: name its container, or unmount it first".into()
+                }
+            };
             return Err(unreadable(io::Error::new(io::ErrorKind::NotFound, why)));
         }
         let endings: Vec<_> =

@@ -104,7 +104,7 @@ impl IndexOptions {
                         cache.decode(format, watched.as_ref(), (&key, self.may_write()), options)
                     }
                     (None, None) => Ok(Err(
-                        "not decoded to a cache directory: there is none, with --cache none or without a home directory (--spool DIR decodes it to a file in DIR)"
+                        "there is no cache directory to decode it to (--cache none, or no home directory): --spool DIR decodes it to a file in DIR"
                             .to_owned(),
                     )),
                 };

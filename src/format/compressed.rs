@@ -23,8 +23,10 @@ pub use member::{
 
 use super::codec::{Codec, GzipHeader, is_zlib_header};
 use super::file::PlainFile;
+use super::records;
 use super::scanned;
 use super::stream::{INTERVAL_BYTES, StreamIndex};
+use super::tar;
 use super::{
     Container, Detected, Error, Format, OpenOptions, Result, Source, counted, has_known_extension,
     recognize,
@@ -238,9 +240,9 @@ impl Format for Compressed {
     }
 }
 
-/// Whether an archive is damaged, and its whole members can be served.
+/// Whether an archive is damaged at some place, as it can be by damage to the stream.
 fn is_of_damage(fault: &Error) -> bool {
-    matches!(fault, Error::Malformed { hint, .. } if hint.contains("--allow-damaged"))
+    matches!(fault, Error::Malformed { hint, .. } if [tar::DAMAGED, records::DAMAGED].contains(hint))
 }
 
 fn read(source: &dyn Source, buf: &mut [u8]) -> Result<()> {

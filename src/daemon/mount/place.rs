@@ -57,7 +57,7 @@ pub(super) fn known_in(
         // If there are several sources, the message names the right one.
         (true, false) if sources > 1 => failure.context(target),
         _ => {
-            // Else it could be the mount point that is missing.
+            // Without these words, a reader could take the mount point for the missing file.
             let is_of_system = failure.reason::<io::Error>().is_some_and(is_of_system);
             let of_source = names.iter().find_map(|name| behind(&said, name)).map(|rest| {
                 if is_of_system { format!("the source: {rest}") } else { rest.to_owned() }
@@ -75,7 +75,7 @@ pub(super) fn known_in(
     }
 }
 
-/// Whether an error is the system's, whose text does not say what it is about.
+/// Whether an error is the system's, whose text does not name the file.
 fn is_of_system(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }

@@ -2,7 +2,7 @@
 
 use crate::format::{Error, PartName};
 
-pub(super) const DAMAGED: &str =
+pub(in crate::format) const DAMAGED: &str =
     ": the archive is damaged (--allow-damaged serves the members that are whole)";
 pub(super) const TRUNCATED: &str =
     ": the archive is truncated (--allow-damaged serves the members that are whole)";

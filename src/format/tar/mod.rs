@@ -17,6 +17,7 @@ mod state;
 mod tests;
 mod writer;
 
+pub(super) use fault::DAMAGED;
 pub use writer::WriteTar;
 
 use super::reader::Reader;

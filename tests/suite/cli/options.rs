@@ -228,6 +228,7 @@ fn a_mount_option_that_is_wrong_is_named_with_what_would_do() {
         ("memory=0", &["memory=0", "at least 1M"]),
         ("memory=99999T", &["memory=99999T: this machine has"]),
         ("ro, verify=once", &["` verify=once`: no blank may stand"]),
+        ("ro, password=hush", &["password is a secret"]),
         ("memory=64M,cache_size=1G", &["cache_size=1G", "memory, which is 64M"]),
     ] {
         let place = format!("ffrfs: {} on {}: ", source.display(), directory.path().display());

@@ -5,6 +5,7 @@ use crate::common::{
     FFRFS, Mount, Need, container_in, flip_byte, for_each_transport, have, python, run, temp_dir,
 };
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Writes `p.ffr` with samples of all protocols, and beside it a directory of the files that a mount must show.
@@ -117,4 +118,8 @@ fn of_a_packed_directory_no_pickles_are_taken_apart_and_a_warning_says_so() {
     let ls = run(Command::new(FFRFS).args(["ls", "--pickles"]).arg(&container)).ok();
     assert_eq!(ls.text(), "0.pkl\n");
     assert!(ls.stderr.contains("--pickles has no effect on a packed directory"), "{}", ls.stderr);
+    let advice = |source: &Path| run(Command::new(FFRFS).arg("info").arg(source)).ok().text();
+    let flat = container_in(&directory, &[b"\x80\x04K\x07."]);
+    assert!(advice(&flat).contains("--pickles shows what they hold"), "{}", advice(&flat));
+    assert!(advice(&container).contains("load them with pickle"), "{}", advice(&container));
 }

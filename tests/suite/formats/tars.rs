@@ -297,7 +297,7 @@ fn cat_and_ls_follow_and_show_symbolic_links_within_the_dataset() {
         ("absolute", 1, "leads to /etc/hostname, out of the dataset"),
         ("d/out", 1, "leads out of the dataset"),
         ("round", 1, "too many symbolic links"),
-        ("dangling", 1, "dangling: no such sample"),
+        ("dangling", 1, "leads to nowhere, which is not in the dataset"),
     ];
     for (name, code, why) in refused {
         let outcome = cat(name);
@@ -308,4 +308,24 @@ fn cat_and_ls_follow_and_show_symbolic_links_within_the_dataset() {
     assert!(ls.contains(" d/up -> ../a\n") && !ls.contains(" a -> "), "{ls}");
     let json = run(Command::new(FFRFS).args(["ls", "--json"]).arg(&archive)).ok().text();
     assert!(json.contains("\"link_target\":\"nowhere\""), "{json}");
+}
+
+#[test]
+fn links_that_cannot_be_read_are_listed_with_all_others() {
+    if !have(Need::Program("zip")) {
+        return;
+    }
+    let (directory, archives) = (temp_dir(), temp_dir());
+    for name in ["a", "z"] {
+        fs::write(directory.path().join(name), name).unwrap();
+    }
+    std::os::unix::fs::symlink("a", directory.path().join("link")).unwrap();
+    let locked = archives.path().join("x.zip");
+    run_in(directory.path(), "zip", &["-qyr", "-P", "secret", locked.to_str().unwrap(), "."]);
+    for (format, lines) in
+        [("-l", ["a\n", "link\n", "z\n"]), ("--json", ["\"a\"", "\"link\"", "\"z\""])]
+    {
+        let listed = run(Command::new(FFRFS).args(["ls", format]).arg(&locked)).ok().text();
+        assert!(lines.iter().all(|line| listed.contains(line)), "{listed}");
+    }
 }
