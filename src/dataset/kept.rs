@@ -104,7 +104,7 @@ impl IndexOptions {
                         cache.decode(format, watched.as_ref(), (&key, self.may_write()), options)
                     }
                     (None, None) => Ok(Err(
-                        "there is no cache directory to decode it to (--cache none, or no home directory): --spool DIR decodes it to a file in DIR"
+                        "not decoded to a cache directory: there is none (--cache none, or no home directory)"
                             .to_owned(),
                     )),
                 };

@@ -2,7 +2,8 @@
 
 use super::tree;
 use crate::common::{
-    FFRFS, Mount, Need, container_in, flip_byte, for_each_transport, have, python, run, temp_dir,
+    FFRFS, Mount, Need, container_in, fixture, flip_byte, for_each_transport, have, python, run,
+    temp_dir,
 };
 use std::fs;
 use std::path::Path;
@@ -110,16 +111,20 @@ fn a_byte_that_changes_in_a_pickle_is_an_error_of_its_file_alone() {
 
 #[test]
 fn of_a_packed_directory_no_pickles_are_taken_apart_and_a_warning_says_so() {
-    let directory = temp_dir();
+    let (directory, flat) = (temp_dir(), fixture("pickled.ffr"));
+    let ffrfs =
+        |command: &str, args: &[&Path]| run(Command::new(FFRFS).arg(command).args(args)).ok();
     fs::create_dir(directory.path().join("d")).unwrap();
-    fs::write(directory.path().join("d/0.pkl"), b"\x80\x04K\x07.").unwrap();
-    let container = directory.path().join("p.ffr");
-    run(Command::new(FFRFS).arg("pack").args([&directory.path().join("d"), &container])).ok();
-    let ls = run(Command::new(FFRFS).args(["ls", "--pickles"]).arg(&container)).ok();
-    assert_eq!(ls.text(), "0.pkl\n");
+    let pickle = ffrfs("cat", &[&flat, "000000".as_ref()]).stdout;
+    fs::write(directory.path().join("d/0.pkl"), pickle).unwrap();
+    let packed = directory.path().join("p.ffr");
+    ffrfs("pack", &[&directory.path().join("d"), &packed]);
+    let ls = ffrfs("ls", &["--pickles".as_ref(), &packed]);
+    assert_eq!(ls.stdout, b"0.pkl\n");
     assert!(ls.stderr.contains("--pickles has no effect on a packed directory"), "{}", ls.stderr);
-    let advice = |source: &Path| run(Command::new(FFRFS).arg("info").arg(source)).ok().text();
-    let flat = container_in(&directory, &[b"\x80\x04K\x07."]);
-    assert!(advice(&flat).contains("--pickles shows what they hold"), "{}", advice(&flat));
-    assert!(advice(&container).contains("load them with pickle"), "{}", advice(&container));
+    for (source, advice) in [(&flat, "--pickles shows what they hold"), (&packed, "load them with")]
+    {
+        let info = ffrfs("info", &[source]).text();
+        assert!(info.contains(advice), "{info}");
+    }
 }
