@@ -53,13 +53,15 @@ pub(super) fn run(target: &Path, list: &OsStr, fake: bool) -> Result<(), Failure
         );
         return Err(Failure::new(Exit::Mount, why));
     }
+    // Asked first: a remount that is refused changes nothing.
+    let flags = remount::new_flags(&target, changes.read_only, changes.noexec)?;
     if fake {
         return Ok(());
     }
     if !changes.settings.is_empty() {
         mount.set(&changes.settings)?;
     }
-    remount::set_flags(&target, changes.read_only, changes.noexec)
+    flags.map_or(Ok(()), |flags| flags.set())
 }
 
 /// An option as part of a list.

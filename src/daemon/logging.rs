@@ -117,7 +117,10 @@ pub(crate) fn in_foreground(
     labels: &Labels,
 ) -> Result<(), Failure> {
     let sink = match file {
-        Some(path) => Some(to_file(path)?),
+        Some(path) => {
+            let _ = DESTINATION.set(Destination::File(path.to_owned()));
+            Some(to_file(path)?)
+        }
         None if stderr_is_the_journal() => to_journal(labels),
         None => None,
     };

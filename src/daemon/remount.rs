@@ -3,7 +3,9 @@
 use super::patience;
 use crate::failure::{Exit, Failure, Reason};
 use crate::io::mount::mounts;
+use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::geteuid;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -29,25 +31,23 @@ pub(crate) fn mounted_at(target: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Changes the flags of the mount in the kernel, if they differ; `None` for a flag that was not given.
+/// Flags of a mount that differ from those that it has.
+pub(crate) struct NewFlags<'a> {
+    target: &'a Path,
+    read_only: bool,
+    noexec: bool,
+}
+
+/// The flags of the mount in the kernel that are to be changed; `None` for a flag that was not given.
 ///
 /// # Errors
-/// The kernel refuses the change.
-pub(crate) fn set_flags(
+/// This user may not change flags.
+pub(crate) fn new_flags(
     target: &Path,
     read_only: Option<bool>,
     noexec: Option<bool>,
-) -> Result<(), Failure> {
-    let failed = |e: nix::errno::Errno| {
-        let hint = if e == nix::errno::Errno::EPERM {
-            "; only root may change ro, rw, exec and noexec"
-        } else {
-            ""
-        };
-        let what = format!("cannot remount {}: {e}{hint}", target.display());
-        Failure::new(Exit::Mount, what)
-    };
-    let now = statvfs(target).map_err(failed)?.flags();
+) -> Result<Option<NewFlags<'_>>, Failure> {
+    let now = statvfs(target).map_err(|e| refused(target, e))?.flags();
     let is = |flag| now.contains(flag);
 
     // mount(8) gives ro or rw with all other flags, and expresses exec by leaving out noexec.
@@ -55,7 +55,31 @@ pub(crate) fn set_flags(
     let noexec = noexec.unwrap_or(by_default);
     let read_only = read_only.unwrap_or(is(FsFlags::ST_RDONLY));
     if (read_only, noexec) == (is(FsFlags::ST_RDONLY), is(FsFlags::ST_NOEXEC)) {
-        return Ok(());
+        return Ok(None);
     }
-    mounts::set_flags(target, read_only, noexec).map_err(failed)
+    match geteuid().is_root() {
+        true => Ok(Some(NewFlags { target, read_only, noexec })),
+        false => Err(refused(target, Errno::EPERM)),
+    }
+}
+
+impl NewFlags<'_> {
+    /// Changes the flags of the mount in the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses the change.
+    pub(crate) fn set(&self) -> Result<(), Failure> {
+        let Self { target, read_only, noexec } = *self;
+        mounts::set_flags(target, read_only, noexec).map_err(|e| refused(target, e))
+    }
+}
+
+fn refused(target: &Path, error: Errno) -> Failure {
+    let hint = match error {
+        Errno::EPERM => {
+            "; only root may change ro, rw, exec and noexec (mount(8) asks for rw, unless the line in fstab has ro)"
+        }
+        _ => "",
+    };
+    Failure::new(Exit::Mount, format!("cannot remount {}: {error}{hint}", target.display()))
 }

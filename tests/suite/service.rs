@@ -254,6 +254,33 @@ fn a_hangup_opens_the_log_file_anew() {
 }
 
 #[test]
+fn a_hangup_opens_the_log_file_of_a_service_anew() {
+    for_each_transport(|transport| {
+        for restarts in [0, 3] {
+            let place = Place::new(transport, "");
+            let (log, moved) = (place.path("log"), place.path("log.1"));
+            place.configure(
+                transport,
+                &format!("log_file = {}\nrestarts = {restarts}", log.display()),
+            );
+            let service = place.start(|_| {});
+            assert_eq!(service.told()[0], "READY=1");
+            let info = fs::read(place.point().join(".ffrfs/info.json")).unwrap();
+            let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+            assert_eq!(info["log"], log.to_str().unwrap());
+            fs::rename(&log, &moved).unwrap();
+            let lines =
+                format!("log_file = {}\nrestarts = {restarts}\nverify = once", log.display());
+            place.configure(transport, &lines);
+            kill(service.pid(), Signal::SIGHUP).unwrap();
+            // The process that serves logs into the new file.
+            let is_anew = || fs::read_to_string(&log).is_ok_and(|log| log.contains("verify"));
+            wait_until("the service logs to a new file", IN_TIME, is_anew);
+        }
+    });
+}
+
+#[test]
 fn what_a_killed_daemon_left_is_cleared_and_what_lives_is_not() {
     for_each_transport(|transport| {
         let place = Place::new(transport, "");
