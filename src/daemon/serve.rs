@@ -114,7 +114,10 @@ impl Serving {
         }
         let (made, leaver) = (mounted.made().clone(), mounted.leaver());
         let served = mounted.serve();
-        vfs.finish_checkpoints();
+        // If a queue broke, its readers wait for the end of this process.
+        if served.is_ok() {
+            vfs.finish_checkpoints();
+        }
         if leaver.has_left() {
             metrics.iter_mut().for_each(|metrics| metrics.set_ours(false));
             tracing::info!("{target} is left to another process");
