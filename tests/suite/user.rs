@@ -349,6 +349,21 @@ fn who_may_unmount_what_another_user_has_mounted_is_said() {
 }
 
 #[test]
+fn a_remount_that_only_root_may_make_changes_nothing() {
+    for_each_sandbox("", |transport, sandbox| {
+        let outcome = sandbox.run(&format!(
+            "ln -s ffrfs mount.ffrfs && somebody ./ffrfs mount data.ffr mnt -o {} || exit 1
+             somebody ./mount.ffrfs data.ffr mnt -o remount,rw,memory=300M; [ $? = 32 ] || exit 2
+             somebody ./ffrfs set mnt | grep -qx memory=300M && exit 3
+             somebody ./mount.ffrfs data.ffr mnt -o remount,memory=300M || exit 4
+             somebody ./ffrfs set mnt | grep -qx memory=300M && code=0",
+            options(transport, "")
+        ));
+        assert_eq!((outcome.code, outcome.stderr.matches("only root may change").count()), (0, 1));
+    });
+}
+
+#[test]
 fn a_daemon_that_ends_leaves_the_next_mount_of_its_user_alone() {
     for_each_sandbox("", |transport, sandbox| {
         let options = options(transport, "");
